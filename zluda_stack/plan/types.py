@@ -1,0 +1,160 @@
+"""The Plan: every decision, frozen, as plain data that renderers and engines read."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+from msgspec import Struct
+
+from zluda_stack.catalog.schema import BaseImage, Component, Evidence, Model
+
+EngineName = Literal["docker", "embedded"]
+
+
+class Notice(Struct, frozen=True, kw_only=True):
+    """Something the user must know: `code` is stable, `hint` is the next step."""
+
+    code: str
+    message: str
+    hint: str
+
+
+class Decision(Struct, frozen=True, kw_only=True):
+    """One thing that was decided, its value, and why."""
+
+    what: str
+    value: str
+    because: str
+
+
+class SkippedGpu(Struct, frozen=True, kw_only=True):
+    """A GPU that is there and was not chosen."""
+
+    gpu: str
+    reason: str
+
+
+class GpuDevice(Struct, frozen=True, kw_only=True):
+    """The GPU that computes. Paths and gids are None when this host does not have the card."""
+
+    target: str
+    name: str | None
+    evidence: Evidence
+    pci: str | None = None
+    render_node: str | None = None
+    render_gid: int | None = None
+    kfd_gid: int | None = None
+    vram_bytes: int | None = None
+    hsa_override: str | None = None
+
+
+class ModelPlan(Struct, frozen=True, kw_only=True):
+    """The model that is served: one of the catalogue, or a file of the user's (`path`).
+
+    `context` is the context length in tokens that the server is started with;
+    `trained_context` what the model was trained for (None when a local file was not read).
+    """
+
+    name: str
+    catalogued: Model | None
+    path: str | None
+    context: int
+    trained_context: int | None
+
+
+class EndpointPlan(Struct, frozen=True, kw_only=True):
+    """Where clients connect. `host` is what a client on this machine uses for `bind`."""
+
+    bind: str
+    port: int
+    host: str
+
+    @property
+    def url(self) -> str:
+        """The base URL without a path."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"http://{host}:{self.port}"
+
+
+class ImagePlan(Struct, frozen=True, kw_only=True):
+    """One image to build: images/<name>/Dockerfile.j2 with these values.
+
+    `arguments` are the build ARGs with their defaults, `components` the pinned sources.
+    """
+
+    name: str
+    tag: str
+    base: BaseImage
+    arguments: dict[str, str]
+    components: dict[str, Component]
+
+
+class HealthCheck(Struct, frozen=True, kw_only=True):
+    """A container health check; times are in seconds."""
+
+    test: tuple[str, ...]
+    interval: int
+    timeout: int
+    start_period: int
+    retries: int
+
+
+class Service(Struct, frozen=True, kw_only=True):
+    """One container. What only the host knows stands as a ${VARIABLE} of `Plan.host_environment`.
+
+    `publish` is (address, host port, container port); `depends_on` maps a service to the
+    condition `service_healthy` or `service_completed_successfully`.
+    """
+
+    name: str
+    image: str
+    command: tuple[str, ...] = ()
+    environment: dict[str, str] = {}
+    devices: tuple[str, ...] = ()
+    group_add: tuple[str, ...] = ()
+    volumes: tuple[str, ...] = ()
+    tmpfs: tuple[str, ...] = ()
+    publish: tuple[tuple[str, str, int], ...] = ()
+    secrets: tuple[str, ...] = ()
+    depends_on: dict[str, str] = {}
+    health: HealthCheck | None = None
+    one_shot: bool = False
+    stop_grace: int = 10
+
+
+class Plan(Struct, frozen=True, kw_only=True):
+    """What will happen. The same facts, settings and catalogue give a byte-identical plan.
+
+    `unmet` is what this machine lacks to carry the plan out; a plan with unmet needs can be
+    rendered, and built elsewhere, but not run here. `services`, `images` and
+    `host_environment` are for containers; the embedded engine needs none of them.
+    """
+
+    schema: int = 1
+    name: str
+    engine: EngineName
+    headline: str
+    gpu: GpuDevice | None
+    skipped: tuple[SkippedGpu, ...]
+    model: ModelPlan
+    endpoint: EndpointPlan
+    client: str | None
+    threads: int | None
+    images: tuple[ImagePlan, ...] = ()
+    services: tuple[Service, ...] = ()
+    volumes: tuple[str, ...] = ()
+    host_environment: dict[str, str] = {}
+    decisions: tuple[Decision, ...] = ()
+    warnings: tuple[Notice, ...] = ()
+    unmet: tuple[Notice, ...] = ()
+
+
+def to_json(plan: Plan) -> bytes:
+    """The plan as JSON with sorted keys, indented, with a final newline."""
+    return msgspec.json.format(msgspec.json.encode(plan, order="sorted"), indent=2) + b"\n"
+
+
+def from_json(data: bytes) -> Plan:
+    """The plan that `to_json` wrote. Raises msgspec.ValidationError for anything else."""
+    return msgspec.json.decode(data, type=Plan)

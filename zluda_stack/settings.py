@@ -1,0 +1,88 @@
+"""The settings a user can give, and where each value came from.
+
+This module holds the types. Reading them from flags, environment and files is
+`zluda_stack.config`; deciding what they mean is `zluda_stack.plan.resolve`.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct
+
+EngineWish = Literal["auto", "docker", "embedded"]
+ClientWish = Literal["none", "claude", "openai", "vscode"]
+ZludaMethod = Literal["source", "release", "path"]
+
+Name = Annotated[
+    str,
+    Meta(
+        pattern=r"^[a-z0-9][a-z0-9_-]{0,39}$",
+        description="Name of the stack; several run side by side under different names.",
+    ),
+]
+Port = Annotated[int, Meta(ge=1, le=65535)]
+
+
+class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What the user wishes, fully typed; None means "you choose"."""
+
+    name: Name = "default"
+    engine: Annotated[EngineWish, Meta(description="How the stack runs.")] = "auto"
+    gpu: Annotated[
+        str, Meta(description="auto, none, or a gfx target such as gfx1100.", min_length=1)
+    ] = "auto"
+    model: Annotated[
+        str | None, Meta(description="A model of the catalogue, or the path of a GGUF file.")
+    ] = None
+    context: Annotated[
+        Annotated[int, Meta(ge=256, le=16777216)] | None,
+        Meta(description="Context length in tokens."),
+    ] = None
+    bind: Annotated[str, Meta(description="Address that ports are published on.")] = "127.0.0.1"
+    port: Annotated[Port | None, Meta(description="Port of the endpoint.")] = None
+    client: Annotated[ClientWish, Meta(description="Client the stack must be able to serve.")] = (
+        "none"
+    )
+    base: Annotated[str | None, Meta(description="Base image of the catalogue, as NAME:TAG.")] = (
+        None
+    )
+    zluda: Annotated[ZludaMethod, Meta(description="Where ZLUDA comes from.")] = "source"
+    hsa_override: Annotated[
+        str | None, Meta(description="HSA_OVERRIDE_GFX_VERSION for the GPU service, as 11.0.0.")
+    ] = None
+    accept_cuda_eula: Annotated[
+        bool, Meta(description="You have read and accept NVIDIA's CUDA toolkit licence.")
+    ] = False
+    threads: Annotated[
+        Annotated[int, Meta(ge=1, le=1024)] | None,
+        Meta(description="CPU threads of the server."),
+    ] = None
+
+
+class Origin(Struct, frozen=True, kw_only=True):
+    """Where a value came from: `kind` is the layer, `where` the flag, variable or file and line."""
+
+    kind: Literal["flag", "environment", "project file", "user file", "default"]
+    where: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.where}".strip()
+
+
+DEFAULT = Origin(kind="default")
+
+
+class Configured(Struct, frozen=True, kw_only=True):
+    """Settings together with the origin of every value, by the setting's name."""
+
+    settings: Settings = Settings()
+    origins: dict[str, Origin] = {}
+
+    def origin(self, key: str) -> Origin:
+        """The origin of the setting `key`; DEFAULT when no layer gave it."""
+        return self.origins.get(key, DEFAULT)
+
+    def given(self, key: str) -> bool:
+        """True when the user gave `key` in any layer."""
+        return key in self.origins
