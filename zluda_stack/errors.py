@@ -15,6 +15,7 @@ class ExitCode(IntEnum):
     HOST = 4
     ENGINE = 5
     INTERRUPTED = 130
+    READER_GONE = 141
 
 
 class StackError(Exception):

@@ -1,0 +1,93 @@
+"""What a command needs besides its own options: settings, host facts, the catalogue."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from zluda_stack.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from zluda_stack.catalog.schema import Catalog
+    from zluda_stack.host.facts import HostFacts
+    from zluda_stack.settings import Configured, Settings
+
+
+@dataclass
+class Invocation:
+    """The options that every command takes; one object for one run of the program."""
+
+    verbose: bool = False
+    no_color: bool = False
+    host_facts: Path | None = None
+
+
+def invocation(ctx: click.Context) -> Invocation:
+    """The global options of this run."""
+    found = ctx.find_object(Invocation)
+    return found if found is not None else Invocation()
+
+
+def configured(ctx: click.Context, flags: Mapping[str, object]) -> Configured:
+    """The settings of this run and the origin of each: flags, environment, files, defaults.
+
+    `flags` holds the settings that the command line gave, by their names. Raises UsageError,
+    naming flag, variable or file and line, for anything that is not a setting.
+    """
+    from zluda_stack import config
+
+    return config.load(flags, os.environ)
+
+
+def facts(ctx: click.Context, settings: Settings) -> HostFacts:
+    """The facts of this host, or those of the file that --host-facts names.
+
+    Raises UsageError, naming the file and the place in it, for a file that is no host capture.
+    """
+    replayed = invocation(ctx).host_facts
+    if replayed is not None:
+        return read_host_facts(replayed)
+    from zluda_stack.host.probe import probe
+
+    return probe(_model_path(settings), os.environ)
+
+
+def _model_path(settings: Settings) -> Path | None:
+    """The GGUF file that the settings name, or None when they name a model or nothing."""
+    model = settings.model
+    if model is not None and ("/" in model or model.endswith(".gguf")):
+        return Path(model).expanduser()
+    return None
+
+
+def read_host_facts(path: Path) -> HostFacts:
+    """The host that `zluda-stack doctor --capture` saved at `path`. Raises UsageError."""
+    import msgspec
+
+    from zluda_stack.host.facts import HostFacts
+
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=HostFacts)
+    except OSError as error:
+        raise UsageError(
+            f"cannot read the host facts {path}: {error.strerror}",
+            "Give the file that `zluda-stack doctor --capture FILE` wrote.",
+        ) from error
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise UsageError(
+            f"{path} is not a host capture: {error}",
+            "Write a new one with `zluda-stack doctor --capture FILE`.",
+        ) from error
+
+
+def catalog() -> Catalog:
+    """The catalogue that this version brings."""
+    from zluda_stack.catalog import load
+
+    return load.load_catalog()

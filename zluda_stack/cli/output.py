@@ -1,0 +1,220 @@
+"""How the program speaks: facts on stdout, progress and errors on stderr, colour decided here."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from typing import TYPE_CHECKING, Protocol, TextIO
+
+import click
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+    from types import TracebackType
+
+    from rich.console import Console
+    from rich.progress import Progress as RichProgress
+    from rich.progress import TaskID
+
+    from zluda_stack.progress import Progress
+
+_SECONDS_BETWEEN_PLAIN_LINES = 5.0
+
+
+def use_color(stream: TextIO, *, no_color: bool = False) -> bool:
+    """True when `stream` may be coloured: a terminal, not a dumb one, and nobody said no.
+
+    The user says no with --no-color (`no_color`, or the running command's context) or with
+    NO_COLOR (https://no-color.org: any value but the empty one).
+    """
+    context = click.get_current_context(silent=True)
+    if no_color or (context is not None and context.color is False):
+        return False
+    if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
+        return False
+    return stream.isatty()
+
+
+def say(text: str = "") -> None:
+    """One line of what was asked for, on stdout."""
+    click.echo(text)
+
+
+def note(text: str) -> None:
+    """One line beside what was asked for, on stderr."""
+    click.echo(text, err=True)
+
+
+def heading(text: str) -> None:
+    """A line on stdout that stands out where colour is wanted."""
+    click.echo(click.style(text, bold=True), color=use_color(sys.stdout))
+
+
+def warn(message: str, hint: str = "") -> None:
+    """A warning and its next step on stderr."""
+    _two_lines("warning", "yellow", message, hint, color=use_color(sys.stderr))
+
+
+def complain(message: str, hint: str, *, no_color: bool = False) -> None:
+    """An error and its next step on stderr."""
+    _two_lines("error", "red", message, hint, color=use_color(sys.stderr, no_color=no_color))
+
+
+def _two_lines(label: str, hue: str, message: str, hint: str, *, color: bool) -> None:
+    click.echo(f"{click.style(f'{label}:', fg=hue, bold=True)} {message}", err=True, color=color)
+    if hint:
+        click.echo(f"{click.style('hint:', fg='cyan')} {hint}", err=True, color=color)
+
+
+def print_json(obj: object) -> None:
+    """`obj` (plain data or msgspec structs) as indented JSON with sorted keys on stdout."""
+    import msgspec
+
+    raw = msgspec.json.format(msgspec.json.encode(obj, order="sorted"), indent=2)
+    click.echo(raw.decode())
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """A table on stdout. Cells are plain text; away from a terminal no line is cut or wrapped."""
+    from rich.table import Table
+    from rich.text import Text
+
+    drawn = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    for column in columns:
+        drawn.add_column(column, overflow="fold")
+    for row in rows:
+        drawn.add_row(*(Text(cell) for cell in row))
+    console = _console(sys.stdout)
+    if not sys.stdout.isatty():
+        console.width = max(console.measure(drawn).maximum, 1)
+    console.print(drawn)
+
+
+def _console(stream: TextIO) -> Console:
+    from rich.console import Console
+
+    colored = use_color(stream)
+    return Console(
+        file=stream,
+        no_color=not colored,
+        force_terminal=stream.isatty(),
+        highlight=False,
+        markup=False,
+        emoji=False,
+        color_system="auto" if colored else None,
+    )
+
+
+class ShownProgress(Protocol):
+    """Progress that is on display inside a `with` block and gone, or complete, after it."""
+
+    def __enter__(self) -> Progress: ...
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None: ...
+
+
+def progress(stream: TextIO | None = None) -> ShownProgress:
+    """Progress for people on stderr: live lines on a terminal, plain ones elsewhere."""
+    shown = sys.stderr if stream is None else stream
+    if shown.isatty() and os.environ.get("TERM") != "dumb":
+        return LiveProgress(shown)
+    return PlainProgress(shown)
+
+
+class PlainProgress:
+    """One line a step; while bytes arrive, a line every few seconds."""
+
+    def __init__(self, stream: TextIO, clock: Callable[[], float] = time.monotonic) -> None:
+        self._stream = stream
+        self._clock = clock
+        self._last = clock()
+
+    def __enter__(self) -> Progress:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Nothing is left on display."""
+
+    def step(self, text: str) -> None:
+        """Print the step."""
+        self._line(text)
+
+    def bytes(self, done: int, total: int | None) -> None:
+        """Print how far the step is, unless a line was printed just now."""
+        if self._clock() - self._last >= _SECONDS_BETWEEN_PLAIN_LINES:
+            whole = "" if total is None else f" of {megabytes(total)}"
+            self._line(f"  {megabytes(done)}{whole}")
+
+    def _line(self, text: str) -> None:
+        self._stream.write(text + "\n")
+        self._stream.flush()
+        self._last = self._clock()
+
+
+class LiveProgress:
+    """A live line for the current step on a terminal; steps that are over stay above it."""
+
+    def __init__(self, stream: TextIO) -> None:
+        from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+        self._console = _console(stream)
+        self._text = ""
+        self._task: TaskID | None = None
+        self._live: RichProgress = Progress(
+            SpinnerColumn(),
+            TextColumn("{task.description}", markup=False),
+            BarColumn(bar_width=30),
+            TextColumn("{task.fields[size]}", markup=False),
+            TimeElapsedColumn(),
+            console=self._console,
+            transient=True,
+        )
+
+    def __enter__(self) -> Progress:
+        self._live.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._finish(mark="✓" if kind is None else "✗")
+        self._live.stop()
+
+    def step(self, text: str) -> None:
+        """Leave the step before as a finished line and show this one as running."""
+        self._finish(mark="✓")
+        self._text = text
+        self._task = self._live.add_task(text, total=None, size="")
+
+    def bytes(self, done: int, total: int | None) -> None:
+        """Move the bar of the running step."""
+        if self._task is None:
+            return
+        size = megabytes(done) if total is None else f"{megabytes(done)} of {megabytes(total)}"
+        self._live.update(self._task, completed=done, total=total, size=size)
+
+    def _finish(self, *, mark: str) -> None:
+        if self._task is None:
+            return
+        self._live.remove_task(self._task)
+        self._task = None
+        self._live.console.print(f"{mark} {self._text}")
+
+
+def megabytes(count: int) -> str:
+    """`count` bytes as people read them, in decimal megabytes."""
+    return f"{count / 1_000_000:.1f} MB"
