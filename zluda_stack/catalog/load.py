@@ -1,0 +1,151 @@
+"""Read the catalogue's YAML files, check them against the schema and against each other."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+import yaml
+
+from zluda_stack.catalog.schema import (
+    BaseImage,
+    Catalog,
+    Client,
+    Combination,
+    Component,
+    Defaults,
+    Gpu,
+    Model,
+)
+from zluda_stack.errors import StackError
+
+_DATA = Path(__file__).parent / "data"
+_HINT = "Correct the file; its shape is described in zluda_stack/catalog/schema.py."
+_Entry = TypeVar("_Entry")
+
+
+def load(directory: Path | None = None) -> Catalog:
+    """The catalogue in `directory` (default: the one that ships with the package).
+
+    Raises StackError, naming the file and the place in it, when a file is missing, is not YAML,
+    does not fit the schema, or names an entry that does not exist.
+    """
+    folder = directory or _DATA
+    catalog = Catalog(
+        gpus=_entries(folder, "gpus", Gpu),
+        bases=_entries(folder, "bases", BaseImage),
+        components=_entries(folder, "components", Component),
+        models=_entries(folder, "models", Model),
+        clients=_entries(folder, "clients", Client),
+        combinations=_entries(folder, "combinations", Combination),
+        defaults=_convert(folder, "defaults", _read(folder, "defaults"), Defaults),
+    )
+    for kind, where, problem in _contradictions(catalog):
+        raise _broken(folder, kind, where, problem)
+    return catalog
+
+
+def _entries(folder: Path, kind: str, entry: type[_Entry]) -> dict[str, _Entry]:
+    raw = _read(folder, kind)
+    if not isinstance(raw, dict):
+        raise _broken(folder, kind, kind, "must map names to entries")
+    return {
+        str(key): _convert(folder, kind, value, entry, key=str(key)) for key, value in raw.items()
+    }
+
+
+def _convert(folder: Path, kind: str, raw: object, entry: type[_Entry], *, key: str = "") -> _Entry:
+    try:
+        return msgspec.convert(raw, type=entry, strict=True)
+    except msgspec.ValidationError as error:
+        problem, _, inner = str(error).partition(" - at `$")
+        where = ".".join(part for part in (kind, key) if part) + inner.rstrip("`")
+        raise _broken(folder, kind, where, problem) from error
+
+
+def _read(folder: Path, kind: str) -> object:
+    path = folder / f"{kind}.yml"
+    try:
+        document = yaml.load(path.read_bytes(), Loader=_UniqueKeys)  # noqa: S506
+    except OSError as error:
+        raise StackError(
+            f"cannot read {path}: {error.strerror}", "Install zluda-stack again."
+        ) from error
+    except yaml.YAMLError as error:
+        raise StackError(f"{path} is not valid YAML: {error}", _HINT) from error
+    if not isinstance(document, dict) or list(document) != [kind]:
+        raise _broken(folder, kind, kind, f"the file must hold the one key {kind!r}")
+    return document[kind]
+
+
+def _broken(folder: Path, kind: str, where: str, problem: str) -> StackError:
+    return StackError(f"{folder / kind}.yml: {where}: {problem}", _HINT)
+
+
+def _contradictions(catalog: Catalog) -> Iterator[tuple[str, str, str]]:
+    """(file, place in it, problem) for every name that points nowhere or is not its key."""
+    yield from _misnamed(catalog)
+    for gpu in catalog.gpus.values():
+        fallback = gpu.kernel_fallback
+        if fallback and fallback.target not in catalog.gpus:
+            place = f"gpus.{gpu.target}.kernel_fallback.target"
+            yield "gpus", place, f"no GPU is named {fallback.target}"
+    for combination in catalog.combinations.values():
+        yield from _dangling(catalog, combination)
+    defaults = catalog.defaults
+    for key, name, known in (
+        ("base", defaults.base, catalog.bases.keys()),
+        ("combination", defaults.combination, catalog.combinations.keys()),
+        ("model", defaults.model, catalog.models.keys()),
+    ):
+        if name not in known:
+            yield "defaults", f"defaults.{key}", f"no {key} is named {name}"
+
+
+def _misnamed(catalog: Catalog) -> Iterator[tuple[str, str, str]]:
+    names = {
+        "gpus": {key: gpu.target for key, gpu in catalog.gpus.items()},
+        "bases": {key: f"{base.name}:{base.tag}" for key, base in catalog.bases.items()},
+        "components": {key: entry.name for key, entry in catalog.components.items()},
+        "models": {key: entry.name for key, entry in catalog.models.items()},
+        "clients": {key: entry.name for key, entry in catalog.clients.items()},
+        "combinations": {key: entry.name for key, entry in catalog.combinations.items()},
+    }
+    for kind, by_key in names.items():
+        for key, name in by_key.items():
+            if key != name:
+                yield kind, f"{kind}.{key}", f"the entry calls itself {name}"
+
+
+def _dangling(catalog: Catalog, combination: Combination) -> Iterator[tuple[str, str, str]]:
+    place = f"combinations.{combination.name}"
+    if combination.base not in catalog.bases:
+        yield "combinations", f"{place}.base", f"no base is named {combination.base}"
+    for name, version in combination.components.items():
+        component = catalog.components.get(name)
+        if component is None:
+            yield "combinations", f"{place}.components", f"no component is named {name}"
+        elif component.version != version:
+            problem = f"the catalogue has {component.version}, not {version}"
+            yield "combinations", f"{place}.components.{name}", problem
+    for target in combination.targets:
+        if target not in catalog.gpus:
+            yield "combinations", f"{place}.targets", f"no GPU is named {target}"
+
+
+class _UniqueKeys(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
+    """YAML that refuses a key given twice, where YAML itself keeps the last one."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:  # noqa: FBT001, FBT002
+        seen: set[str] = set()
+        for key_node, _ in node.value:
+            if key_node.value in seen:
+                raise yaml.constructor.ConstructorError(
+                    problem=f"the key {key_node.value!r} is given twice",
+                    problem_mark=key_node.start_mark,
+                )
+            seen.add(key_node.value)
+        mapping: dict[Hashable, Any] = super().construct_mapping(node, deep=deep)
+        return mapping
