@@ -1,0 +1,65 @@
+"""The command `explain`: what the catalogue knows, and how well it is proven."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from zluda_stack.cli import context, output
+
+if TYPE_CHECKING:
+    from zluda_stack.catalog.explain import Explanation
+
+_UNVERIFIED = "unverified: nobody has seen it"
+
+
+@click.command()
+@click.argument("name", nargs=-1)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def explain(name: tuple[str, ...], *, as_json: bool) -> None:
+    """Say what is known of a GPU, base image, component, model, client or combination.
+
+    NAME is a gfx target or a product (rx 7900 xtx), or a name from the list that this command
+    prints without a NAME.
+    """
+    from zluda_stack.catalog import explain as explaining
+
+    catalog = context.catalog()
+    if not name:
+        known = explaining.names(catalog)
+        if as_json:
+            output.print_json(known)
+        else:
+            output.table(
+                ("kind", "names"), [(kind, ", ".join(all_)) for kind, all_ in known.items()]
+            )
+        return
+    found = explaining.explain(catalog, " ".join(name))
+    if as_json:
+        output.print_json({"unverified": found.unverified, **_as_dict(found)})
+    else:
+        _print(found)
+
+
+def _as_dict(found: Explanation) -> dict[str, object]:
+    import msgspec
+
+    plain: dict[str, object] = msgspec.to_builtins(found)
+    return plain
+
+
+def _print(found: Explanation) -> None:
+    output.heading(f"{found.name}: {found.title} ({found.kind})")
+    output.say(f"As a whole: {found.evidence.value}.")
+    output.table(
+        ("what", "known", "how well proven"),
+        [
+            (fact.what, _UNVERIFIED if fact.value is None else fact.value, fact.evidence.value)
+            for fact in found.facts
+        ],
+    )
+    for source in dict.fromkeys(found.sources):
+        output.say(f"Source: {source.source}, read {source.date}.")
+        if source.note:
+            output.say(f"Note: {source.note}")
