@@ -34,15 +34,27 @@ def invocation(ctx: click.Context) -> Invocation:
     return found if found is not None else Invocation()
 
 
-def configured(ctx: click.Context, flags: Mapping[str, object]) -> Configured:
+def configured(ctx: click.Context, flags: Mapping[str, object]) -> Configured:  # noqa: ARG001
     """The settings of this run and the origin of each: flags, environment, files, defaults.
 
     `flags` holds the settings that the command line gave, by their names. Raises UsageError,
     naming flag, variable or file and line, for anything that is not a setting.
     """
-    from zluda_stack import config
+    from zluda_stack import paths
+    from zluda_stack.config import layers
 
-    return config.load(flags, os.environ)
+    return layers.load(flags, os.environ, project_file(), paths.config_file())
+
+
+def project_file() -> Path | None:
+    """The zluda-stack.yml of the current folder or a parent that belongs to it, or None."""
+    from zluda_stack.config import layers
+
+    try:
+        folder = Path.cwd()
+    except FileNotFoundError as error:
+        raise UsageError("the current folder is gone", "Change to one that exists.") from error
+    return layers.find_project_file(folder, Path.home())
 
 
 def facts(ctx: click.Context, settings: Settings) -> HostFacts:
@@ -60,10 +72,10 @@ def facts(ctx: click.Context, settings: Settings) -> HostFacts:
 
 def _model_path(settings: Settings) -> Path | None:
     """The GGUF file that the settings name, or None when they name a model or nothing."""
+    from zluda_stack.plan.model import names_a_file
+
     model = settings.model
-    if model is not None and ("/" in model or model.endswith(".gguf")):
-        return Path(model).expanduser()
-    return None
+    return Path(model).expanduser() if model is not None and names_a_file(model) else None
 
 
 def read_host_facts(path: Path) -> HostFacts:
@@ -88,6 +100,6 @@ def read_host_facts(path: Path) -> HostFacts:
 
 def catalog() -> Catalog:
     """The catalogue that this version brings."""
-    from zluda_stack.catalog import load
+    from zluda_stack.catalog.load import load
 
-    return load.load_catalog()
+    return load()

@@ -280,11 +280,11 @@ def _from_click(error: click.ClickException) -> UsageError:
 
 
 def _did_you_mean(name: str, known: Sequence[str], command: str) -> str:
-    from zluda_stack.config.nearest import nearest
+    from zluda_stack.catalog.nearest import nearest
 
     close = nearest(name, known)
     listing = f"`{command} --help` lists all."
-    return f"Did you mean {close}? {listing}" if close else listing
+    return f"Did you mean {close[0]}? {listing}" if close else listing
 
 
 def _silence(stream: TextIO) -> None:

@@ -1,0 +1,1 @@
+"""Reading and writing settings: flags, environment variables and zluda-stack.yml files."""

@@ -1,0 +1,60 @@
+"""The command line's options for settings, made from `zluda_stack.settings.Settings`."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import TypeVar
+
+import click
+
+from zluda_stack.config.layers import flag_name
+from zluda_stack.config.schema import Setting, known_settings
+
+_R = TypeVar("_R")
+
+name_option = click.option(
+    "--name", default="default", show_default=True, metavar="NAME", help="Name of the stack."
+)
+json_option = click.option("--json", "as_json", is_flag=True, help="Print facts as JSON.")
+dry_run_option = click.option(
+    "--dry-run", is_flag=True, help="Print what would be done, and do nothing."
+)
+
+
+def settings_options(*keys: str) -> Callable[[Callable[..., _R]], Callable[..., _R]]:
+    """Give a command the options of the settings `keys` (of all settings when there are none).
+
+    The command takes one argument `flags` for them all: what was typed, by key, as
+    `context.configured` wants it.
+    """
+    known = known_settings()
+    chosen = [known[key] for key in keys or known]
+
+    def decorate(command: Callable[..., _R]) -> Callable[..., _R]:
+        @functools.wraps(command)
+        def with_flags(*args: object, **values: object) -> _R:
+            given = {setting.key: values.pop(setting.key) for setting in chosen}
+            flags = {key: value for key, value in given.items() if value is not None}
+            return command(*args, flags=flags, **values)
+
+        for setting in reversed(chosen):
+            _option(setting)(with_flags)
+        return with_flags
+
+    return decorate
+
+
+def _option(setting: Setting) -> Callable[[Callable[..., _R]], Callable[..., _R]]:
+    flag = flag_name(setting.key)
+    if setting.kind == "switch":
+        both = f"{flag}/--no-{flag.removeprefix('--')}"
+        return click.option(both, setting.key, default=None, help=setting.help)
+
+    def complete(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
+        return [choice for choice in setting.choices if choice.startswith(incomplete)]
+
+    metavar = "|".join(setting.choices) or ("N" if setting.kind == "number" else "TEXT")
+    return click.option(
+        flag, setting.key, type=str, metavar=metavar, help=setting.help, shell_complete=complete
+    )

@@ -1,0 +1,128 @@
+"""Merge the layers: flags over environment over project file over user file over defaults."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from zluda_stack.catalog.nearest import nearest
+from zluda_stack.config import yaml_file
+from zluda_stack.config.schema import Setting, WrongValue, known_settings
+from zluda_stack.errors import UsageError
+from zluda_stack.settings import Configured, Origin, Settings
+
+FILE_NAME = "zluda-stack.yml"
+PREFIX = "ZLUDA_STACK_"
+
+Layer = dict[str, tuple[object, Origin]]
+
+
+def load(
+    flags: Mapping[str, object],
+    environ: Mapping[str, str],
+    project_file: Path | None,
+    user_file: Path,
+) -> Configured:
+    """The settings, each with its origin.
+
+    `flags` are the settings that the command line gave, by key; `environ` the environment;
+    `project_file` what `find_project_file` found. Raises UsageError for an unknown key or a
+    value that the setting does not take, naming flag, variable, or file and line.
+    """
+    layers = (
+        from_file(user_file, "user file"),
+        from_file(project_file, "project file") if project_file else {},
+        from_environment(environ),
+        from_flags(flags),
+    )
+    merged: Layer = {}
+    for layer in layers:
+        merged |= layer
+    values = {key: value for key, (value, _) in merged.items()}
+    return Configured(
+        settings=msgspec.convert(values, Settings),
+        origins={key: origin for key, (_, origin) in merged.items()},
+    )
+
+
+def find_project_file(folder: Path, home: Path) -> Path | None:
+    """The zluda-stack.yml of `folder` or of its nearest parent, or None.
+
+    The search ends at the top of the git work tree or at `home`; a folder under neither has
+    no parents to ask, so that nobody else's file in /tmp or / is ever read.
+    """
+    above = (folder, *folder.parents)
+    bounds = (place for place in above if place == home or (place / ".git").exists())
+    top = next(bounds, folder)
+    for place in above[: above.index(top) + 1]:
+        if (place / FILE_NAME).exists():
+            return place / FILE_NAME
+    return None
+
+
+def from_file(path: Path, kind: Literal["project file", "user file"]) -> Layer:
+    """The layer of the file at `path`; a relative model path in it counts from its folder."""
+    return {
+        key: (
+            _beside(path, entry.value) if key == "model" else entry.value,
+            Origin(kind=kind, where=f"{path}:{entry.line}"),
+        )
+        for key, entry in yaml_file.read(path).items()
+    }
+
+
+def from_environment(environ: Mapping[str, str]) -> Layer:
+    """The layer of the ZLUDA_STACK_* variables; an empty variable is not set."""
+    known = known_settings()
+    variables = {variable_name(key): setting for key, setting in known.items()}
+    layer: Layer = {}
+    for name in sorted(name for name in environ if name.startswith(PREFIX)):
+        if name not in variables:
+            close = nearest(name.removeprefix(PREFIX), known)
+            hint = f"Did you mean {variable_name(close[0])}?" if close else "Unset it."
+            raise UsageError(f"there is no setting for the environment variable {name}", hint)
+        if environ[name] != "":
+            setting = variables[name]
+            origin = Origin(kind="environment", where=name)
+            layer[setting.key] = (lenient(setting, environ[name], name), origin)
+    return layer
+
+
+def from_flags(flags: Mapping[str, object]) -> Layer:
+    """The layer of the command line: `flags` by key."""
+    layer: Layer = {}
+    for key, value in flags.items():
+        origin = Origin(kind="flag", where=flag_name(key))
+        layer[key] = (lenient(known_settings()[key], value, origin.where), origin)
+    return layer
+
+
+def lenient(setting: Setting, text: object, where: str) -> object:
+    """`text` as the value of `setting`; raises UsageError that names `where` it was given."""
+    try:
+        return setting.convert(text, lenient=True)
+    except WrongValue as wrong:
+        close = nearest(str(text), setting.choices)
+        hint = f"Did you mean {close[0]}?" if close else f"It takes {setting.expected}."
+        raise UsageError(f"{where}: {wrong}", hint) from wrong
+
+
+def flag_name(key: str) -> str:
+    """The command line's name of the setting `key`."""
+    return "--" + key.replace("_", "-")
+
+
+def variable_name(key: str) -> str:
+    """The environment variable of the setting `key`."""
+    return PREFIX + key.upper()
+
+
+def _beside(path: Path, model: object) -> object:
+    from zluda_stack.plan.model import names_a_file
+
+    if not isinstance(model, str) or not names_a_file(model) or model.startswith("~"):
+        return model
+    return str(path.parent / model)

@@ -1,0 +1,115 @@
+"""The settings as their type `zluda_stack.settings.Settings` describes them, for reading."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Literal
+
+import msgspec
+from msgspec import inspect
+
+from zluda_stack.settings import Settings
+
+
+class WrongValue(Exception):
+    """A value that its setting does not take: `expected` and `found` in words."""
+
+    def __init__(self, expected: str, found: str) -> None:
+        super().__init__(f"expected {expected}, found {found}")
+        self.expected = expected
+        self.found = found
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One setting: what it is for, what it takes (`expected`, in words), its default."""
+
+    key: str
+    help: str
+    kind: Literal["text", "number", "switch"]
+    expected: str
+    choices: tuple[str, ...]
+    optional: bool
+    type: object
+    default: object
+
+    def convert(self, value: object, *, lenient: bool) -> object:
+        """`value` as the setting's type; raises WrongValue.
+
+        `lenient` also takes the text form of numbers and switches, as flags and environment
+        variables have only text. Empty text means None where the setting may be None.
+        """
+        if value == "" and self.optional:
+            return None
+        if isinstance(value, str) and not _printable(value):
+            raise WrongValue(self.expected, f"{value!a}, which has characters that no text has")
+        try:
+            return msgspec.convert(value, self.type, strict=not lenient)
+        except msgspec.ValidationError as error:
+            raise WrongValue(self.expected, in_words(value)) from error
+
+
+@cache
+def known_settings() -> Mapping[str, Setting]:
+    """Every setting by its key, in the order of `Settings`."""
+    described = inspect.type_info(Settings)
+    assert isinstance(described, inspect.StructType)  # noqa: S101
+    types = {field.name: field.type for field in msgspec.structs.fields(Settings)}
+    return {field.name: _setting(field, types[field.name]) for field in described.fields}
+
+
+def in_words(value: object) -> str:
+    """`value`, with its kind, as an error message names it; long text is cut."""
+    if isinstance(value, bool):
+        return f"the switch {str(value).lower()}"
+    if isinstance(value, int | float):
+        return f"the number {value}"
+    if isinstance(value, str):
+        return f"the text {value if len(value) <= 60 else value[:57] + '...'!r}"
+    return f"a {type(value).__name__}"
+
+
+def _setting(field: inspect.Field, annotation: object) -> Setting:
+    inner, help_text = field.type, ""
+    if isinstance(inner, inspect.Metadata):
+        help_text = str((inner.extra_json_schema or {}).get("description", ""))
+        inner = inner.type
+    optional = isinstance(inner, inspect.UnionType)
+    if isinstance(inner, inspect.UnionType):
+        inner = next(part for part in inner.types if not isinstance(part, inspect.NoneType))
+    kind, expected, choices = _shape(inner)
+    return Setting(
+        key=field.name,
+        help=help_text,
+        kind=kind,
+        expected=expected,
+        choices=choices,
+        optional=optional,
+        type=annotation,
+        default=field.default,
+    )
+
+
+def _shape(
+    shape: inspect.Type,
+) -> tuple[Literal["text", "number", "switch"], str, tuple[str, ...]]:
+    if isinstance(shape, inspect.LiteralType):
+        choices = tuple(str(value) for value in shape.values)
+        return "text", f"one of {', '.join(choices)}", choices
+    if isinstance(shape, inspect.IntType):
+        return "number", f"a whole number from {shape.ge} to {shape.le}", ()
+    if isinstance(shape, inspect.BoolType):
+        return "switch", "true or false", ()
+    if isinstance(shape, inspect.StrType):
+        if shape.pattern:
+            return "text", f"text that matches {shape.pattern}", ()
+        return "text", "text", ()
+    raise TypeError(f"settings of the shape {shape} cannot be read")
+
+
+def _printable(text: str) -> bool:
+    """True when `text` has neither control characters nor halves of surrogate pairs."""
+    return not any(unicodedata.category(character) in ("Cc", "Cs") for character in text)
