@@ -187,11 +187,16 @@ class Combination(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
 
 
 class Defaults(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The catalogue's own choices where the user made none."""
+    """The catalogue's own choices where the user made none.
+
+    `context_ceiling` bounds the context length, in tokens, that is chosen without being asked:
+    a model trained for more would otherwise reserve memory that nobody wanted.
+    """
 
     base: str
     combination: str
     model: str
+    context_ceiling: int
     port: int
     port_search: int
     inference_port: int

@@ -10,11 +10,16 @@ from msgspec import Struct
 
 
 class DeviceNode(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A character device under /dev, as stat() shows it."""
+    """A character device under /dev, as stat() shows it.
+
+    `accessible` is whether this user may read and write it; `vendor` the PCI vendor id of the
+    card behind a render node (0x1002 is AMD), None for /dev/kfd or when sysfs does not tell.
+    """
 
     path: str
     gid: int
     accessible: bool
+    vendor: int | None = None
 
 
 class GpuFacts(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

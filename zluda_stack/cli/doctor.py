@@ -1,0 +1,104 @@
+"""`doctor` and `gpus`: what this machine is, and what a plan would make of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from zluda_stack.cli import context, output
+
+if TYPE_CHECKING:
+    from zluda_stack.catalog.schema import Catalog
+    from zluda_stack.host.facts import DeviceNode, GpuFacts, HostFacts
+
+
+@click.command()
+@click.option("--capture", type=click.Path(path_type=Path), help="Save the facts to FILE.")
+@click.option("--json", "as_json", is_flag=True, help="Print the facts as JSON.")
+@click.pass_context
+def doctor(ctx: click.Context, capture: Path | None, *, as_json: bool) -> None:
+    """Show what was found on this machine, and whether `up` would work.
+
+    The facts that --capture saves hold no user name, host name or serial number; every command
+    takes them with --host-facts, so they make a bug report that can be replayed.
+    """
+    from zluda_stack.host.capture import save, without_personal_details
+
+    configured = context.configured(ctx, {})
+    facts = context.facts(ctx, configured.settings)
+    shareable = without_personal_details(facts, Path.home())
+    if capture is not None:
+        save(shareable, capture)
+        output.note(f"Saved to {capture}")
+    if as_json:
+        output.print_json(shareable)
+        return
+    from zluda_stack.plan.resolve import require_runnable, resolve
+
+    output.table(("fact", "value"), _rows(facts))
+    plan = resolve(facts, configured, context.catalog())
+    output.say()
+    output.heading(plan.headline)
+    for notice in plan.warnings:
+        output.warn(notice.message, notice.hint)
+    require_runnable(plan)
+    output.say("`zluda-stack up` has all it needs here.")
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="Print the GPUs as JSON.")
+@click.pass_context
+def gpus(ctx: click.Context, *, as_json: bool) -> None:
+    """List the GPUs that the amdgpu driver's KFD topology knows, and whether ZLUDA serves them."""
+    facts = context.facts(ctx, context.configured(ctx, {}).settings)
+    if as_json:
+        output.print_json(facts.gpus)
+        return
+    if not facts.gpus:
+        output.say("The KFD topology lists no GPU on this machine.")
+        return
+    catalog = context.catalog()
+    columns = ("#", "target", "PCI address", "render node", "memory", "ZLUDA")
+    output.table(columns, [_gpu_row(i, gpu, catalog) for i, gpu in enumerate(facts.gpus)])
+
+
+def _gpu_row(index: int, gpu: GpuFacts, catalog: Catalog) -> tuple[str, ...]:
+    known = catalog.gpus.get(gpu.gfx_target or "")
+    return (
+        str(index),
+        gpu.gfx_target or "unknown",
+        gpu.pci or "unknown",
+        gpu.render_node or "missing",
+        _bytes(gpu.vram_bytes),
+        known.zluda.value if known else "unknown",
+    )
+
+
+def _rows(facts: HostFacts) -> list[tuple[str, str]]:
+    docker = facts.docker
+    embedded = facts.embedded
+    return [
+        ("system", f"{facts.system} {facts.kernel} {facts.machine}{' (WSL)' * facts.wsl}"),
+        ("cores, memory", f"{facts.cpu_count}, {_bytes(facts.memory_bytes)}"),
+        ("/dev/kfd", _node(facts.kfd)),
+        ("render nodes", ", ".join(_node(node) for node in facts.render_nodes) or "none"),
+        ("GPUs", ", ".join(gpu.gfx_target or "unknown" for gpu in facts.gpus) or "none"),
+        ("docker", docker.problem or f"engine {docker.engine_version}, context {docker.context}"),
+        ("docker compose", docker.compose_version or "none"),
+        (
+            "embedded engine",
+            f"lacks {', '.join(embedded.missing)}" if embedded.missing else "ready",
+        ),
+    ]
+
+
+def _node(node: DeviceNode | None) -> str:
+    if node is None:
+        return "none"
+    return f"{node.path} (gid {node.gid}{'' if node.accessible else ', no access'})"
+
+
+def _bytes(count: int | None) -> str:
+    return "unknown" if count is None else f"{count / 2**30:.1f} GiB"

@@ -1,0 +1,146 @@
+"""resolve: host facts, settings and catalogue become one frozen Plan.
+
+This is the only place where decisions are made. It is pure: no docker, no network, no /sys.
+What it refuses it refuses here, before anything is built or started.
+"""
+
+from __future__ import annotations
+
+from msgspec import structs
+
+from zluda_stack.catalog.schema import Catalog
+from zluda_stack.errors import HostProblem, PlanRefused
+from zluda_stack.host.facts import HostFacts
+from zluda_stack.plan import containers
+from zluda_stack.plan.clients import fits
+from zluda_stack.plan.endpoint import choose_endpoint
+from zluda_stack.plan.gpu import CPU_WAY, Choice, choose_gpu, describe
+from zluda_stack.plan.model import choose_model
+from zluda_stack.plan.types import Decision, EngineName, GpuDevice, ModelPlan, Notice, Plan
+from zluda_stack.settings import Configured, Settings
+
+_NOT_YET = Notice(
+    code="containers-not-runnable",
+    message="this version renders the containers of a GPU stack but does not run them",
+    hint=f"`zluda-stack render --out DIR` writes what there is. {CPU_WAY}",
+)
+
+
+def resolve(facts: HostFacts, configured: Configured, catalog: Catalog) -> Plan:
+    """The plan for these inputs; the same inputs give a byte-identical plan.
+
+    Raises PlanRefused, with the reason and the next step, for what cannot work anywhere or
+    contradicts itself. What only this machine lacks is in `Plan.unmet` (see require_runnable).
+    """
+    settings = configured.settings
+    choice = choose_gpu(facts, configured, catalog)
+    engine: EngineName = "embedded" if choice.gpu is None else "docker"
+    model = choose_model(facts, catalog, settings.model, settings.context)
+    endpoint = choose_endpoint(facts, configured, catalog.defaults)
+    plan = Plan(
+        name=settings.name,
+        engine=engine,
+        headline=_headline(choice),
+        gpu=choice.gpu,
+        skipped=choice.skipped,
+        model=model,
+        endpoint=endpoint.endpoint,
+        client=None if settings.client == "none" else settings.client,
+        threads=settings.threads,
+        decisions=(*_decisions(configured, choice, engine, model), endpoint.decision),
+        warnings=choice.warnings + endpoint.warnings + _client_notices(catalog, configured, model),
+        unmet=choice.unmet + _engine_needs(facts, engine) + endpoint.unmet,
+    )
+    return plan if choice.gpu is None else _in_containers(plan, choice.gpu, settings, catalog)
+
+
+def _in_containers(plan: Plan, gpu: GpuDevice, settings: Settings, catalog: Catalog) -> Plan:
+    base = containers.choose_base(catalog, settings.base)
+    return structs.replace(
+        plan,
+        images=containers.images(catalog, settings, base),
+        services=containers.services(catalog, plan.model),
+        volumes=containers.VOLUMES,
+        host_environment=containers.host_environment(gpu, plan.model, plan.endpoint),
+    )
+
+
+def require_runnable(plan: Plan) -> None:
+    """Return when this machine can carry the plan out; else raise HostProblem for what it lacks."""
+    if plan.unmet:
+        first = plan.unmet[0]
+        rest = "".join(f"; also: {notice.message}" for notice in plan.unmet[1:])
+        raise HostProblem(first.message + rest, first.hint)
+
+
+def _headline(choice: Choice) -> str:
+    if choice.gpu is None:
+        return f"CPU only, with the embedded engine: {choice.because}."
+    return f"GPU {describe(choice.gpu)} through ZLUDA in Docker: {choice.because}."
+
+
+def _decisions(
+    configured: Configured, choice: Choice, engine: EngineName, model: ModelPlan
+) -> tuple[Decision, ...]:
+    def because(key: str, otherwise: str) -> str:
+        return f"given ({configured.origin(key)})" if configured.given(key) else otherwise
+
+    return (
+        Decision(what="engine", value=engine, because=because("engine", choice.because)),
+        Decision(
+            what="gpu",
+            value=choice.gpu.target if choice.gpu else "none",
+            because=because("gpu", choice.because),
+        ),
+        Decision(what="model", value=model.name, because=because("model", "the default")),
+        Decision(
+            what="context",
+            value=str(model.context),
+            because=because("context", "what the model was trained for, within the ceiling"),
+        ),
+    )
+
+
+def _client_notices(
+    catalog: Catalog, configured: Configured, model: ModelPlan
+) -> tuple[Notice, ...]:
+    """Case C24: the client that was named must fit; of the others, those that do not are said."""
+    wanted = configured.settings.client
+    if wanted != "none":
+        client = catalog.clients[wanted]
+        problem = fits(client, client.modes[0], model.context)
+        if problem is not None:
+            raise PlanRefused(problem.message, problem.hint)
+        return ()
+    problems = (fits(client, client.modes[0], model.context) for client in catalog.clients.values())
+    return tuple(problem for problem in problems if problem is not None)
+
+
+def _engine_needs(facts: HostFacts, engine: EngineName) -> tuple[Notice, ...]:
+    if engine == "embedded":
+        return _embedded_needs(facts)
+    docker = facts.docker
+    if docker.client_version is None:
+        message = "a GPU needs Docker, and the docker command is not installed"
+        hint = f"Install Docker Engine with the compose and buildx plugins. {CPU_WAY}"
+    elif docker.problem is not None:
+        message = f"a GPU needs Docker, and its engine does not answer: {docker.problem}"
+        hint = f"Start the engine, or give your user access to it. {CPU_WAY}"
+    elif docker.compose_version is None:
+        message = "a GPU needs Docker Compose v2, and `docker compose` does not answer"
+        hint = f"Install the docker-compose-plugin package. {CPU_WAY}"
+    else:
+        return (_NOT_YET,)
+    return (Notice(code="docker", message=message, hint=hint), _NOT_YET)
+
+
+def _embedded_needs(facts: HostFacts) -> tuple[Notice, ...]:
+    if not facts.embedded.missing:
+        return ()
+    return (
+        Notice(
+            code="embedded-packages",
+            message=f"the embedded engine lacks {', '.join(facts.embedded.missing)}",
+            hint="Install them: pip install 'zluda-stack[embedded]'",
+        ),
+    )
