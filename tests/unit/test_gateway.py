@@ -1,0 +1,422 @@
+"""The endpoint in front of a scripted model server: every failure that a real one can show."""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Coroutine, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+KEY = "zs-the-right-key"
+PROMPT = "a-secret-prompt"
+CHAT = "/v1/chat/completions"
+MESSAGES = "/v1/messages"
+
+Script = Callable[[asyncio.StreamWriter], Coroutine[Any, Any, None]]
+
+
+class FakeModelServer:
+    """A model server on a UNIX socket that plays one script for every request.
+
+    It stands in for the moments in which a real server dies or stalls, which cannot be timed.
+    """
+
+    def __init__(self, path: Path, script: Script) -> None:
+        self.requests: list[tuple[bytes, bytes]] = []
+        self.client_left = threading.Event()
+        self._path = path
+        self._script = script
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self._thread.start()
+        asyncio.run_coroutine_threadsafe(
+            asyncio.start_unix_server(self._serve, path), self._loop
+        ).result()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        lengths = [
+            line for line in head.split(b"\r\n") if line.lower().startswith(b"content-length")
+        ]
+        body = await reader.readexactly(int(lengths[0].split(b":")[1])) if lengths else b""
+        self.requests.append((head, body))
+        script = asyncio.ensure_future(self._script(writer))
+        gone = asyncio.ensure_future(reader.read())
+        await asyncio.wait({script, gone}, return_when=asyncio.FIRST_COMPLETED)
+        if not script.done():
+            script.cancel()
+            self.client_left.set()
+        gone.cancel()
+        writer.close()
+
+    def close(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+
+
+def whole(
+    body: bytes, content_type: bytes = b"application/json", status: bytes = b"200 OK"
+) -> Script:
+    async def script(writer: asyncio.StreamWriter) -> None:
+        writer.write(
+            b"HTTP/1.1 %s\r\nContent-Type: %s\r\nContent-Length: %d\r\nKeep-Alive: timeout=5\r\n"
+            b"X-Kept: yes\r\n\r\n%s" % (status, content_type, len(body), body)
+        )
+        await writer.drain()
+
+    return script
+
+
+async def silence(_writer: asyncio.StreamWriter) -> None:
+    await asyncio.sleep(3600)
+
+
+async def sudden_death(writer: asyncio.StreamWriter) -> None:
+    writer.transport.abort()
+
+
+def stream(*chunks: bytes, then: Script | None = None) -> Script:
+    """A chunked event stream; without `then` it is ended properly."""
+
+    async def script(writer: asyncio.StreamWriter) -> None:
+        writer.write(
+            b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
+            b"Transfer-Encoding: chunked\r\n\r\n"
+        )
+        for chunk in chunks:
+            writer.write(b"%x\r\n%s\r\n" % (len(chunk), chunk))
+            await writer.drain()
+        if then is None:
+            writer.write(b"0\r\n\r\n")
+            await writer.drain()
+        else:
+            await then(writer)
+
+    return script
+
+
+class RunningGateway:
+    """The endpoint as a real process on a free port."""
+
+    def __init__(self, folder: Path, drain: int) -> None:
+        self.socket = folder / "model.sock"
+        self.log = folder / "gateway.log"
+        key_file = folder / "key"
+        key_file.write_text(KEY + "\n")
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port = probe.getsockname()[1]
+        options = {
+            "--port": self.port,
+            "--upstream": f"unix:{self.socket}",
+            "--key-file": key_file,
+            "--drain": drain,
+        }
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "zluda_stack.gateway"]
+            + [str(word) for pair in options.items() for word in pair],
+            stdout=self.log.open("wb"),
+            stderr=subprocess.STDOUT,
+        )
+        while not self._listens():
+            assert self.process.poll() is None, self.log.read_text()
+            time.sleep(0.02)
+
+    def _listens(self) -> bool:
+        with socket.socket() as probe:
+            return probe.connect_ex(("127.0.0.1", self.port)) == 0
+
+    def connect(self) -> http.client.HTTPConnection:
+        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        headers: dict[str, str] | None = None,
+        body: bytes | None = None,
+    ) -> tuple[http.client.HTTPResponse, bytes]:
+        connection = self.connect()
+        connection.request(method, path, body, {"x-api-key": KEY} if headers is None else headers)
+        response = connection.getresponse()
+        return response, response.read()
+
+    def stop(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+
+@pytest.fixture
+def gateway(tmp_path: Path) -> Iterator[RunningGateway]:
+    running = RunningGateway(tmp_path, drain=5)
+    yield running
+    running.stop()
+
+
+@pytest.fixture
+def model_server(gateway: RunningGateway) -> Iterator[Callable[[Script], FakeModelServer]]:
+    servers = []
+
+    def start(script: Script) -> FakeModelServer:
+        servers.append(FakeModelServer(gateway.socket, script))
+        return servers[-1]
+
+    yield start
+    for server in servers:
+        server.close()
+
+
+Start = Callable[[Script], FakeModelServer]
+
+
+@pytest.mark.parametrize("headers", [{}, {"x-api-key": "no"}, {"Authorization": "Bearer no"}])
+def test_a_missing_or_wrong_key_is_refused_in_the_callers_dialect(
+    gateway: RunningGateway, model_server: Start, headers: dict[str, str]
+) -> None:
+    server = model_server(whole(b"{}"))
+    response, body = gateway.request("POST", MESSAGES, headers, b"{}")
+    told = json.loads(body)
+    assert response.status == 401
+    assert (told["type"], told["error"]["type"]) == ("error", "authentication_error")
+    assert told["request_id"] == response.headers["request-id"]
+    response, body = gateway.request("POST", CHAT, headers, b"{}")
+    assert response.status == 401
+    assert json.loads(body)["error"]["code"] == "invalid_api_key"
+    assert response.headers["x-request-id"].startswith("req_")
+    assert server.requests == []
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"x-api-key": KEY},
+        {"Authorization": f"Bearer {KEY}"},
+        {"Authorization": f"bearer {KEY}"},
+        {"Authorization": "Bearer left-over", "x-api-key": KEY},
+        {"Authorization": f"Bearer {KEY}", "x-api-key": "left-over"},
+    ],
+)
+def test_either_right_key_opens_and_is_not_passed_on(
+    gateway: RunningGateway, model_server: Start, headers: dict[str, str]
+) -> None:
+    server = model_server(whole(b'{"answer":1}'))
+    response, body = gateway.request("POST", CHAT, headers, b'{"question":1}')
+    assert (response.status, body) == (200, b'{"answer":1}')
+    head, received = server.requests[0]
+    assert received == b'{"question":1}'
+    assert KEY.encode() not in head
+    assert b"authorization" not in head.lower()
+
+
+def test_path_query_and_end_to_end_headers_arrive_and_hop_by_hop_headers_do_not(
+    gateway: RunningGateway, model_server: Start
+) -> None:
+    server = model_server(whole(b"{}"))
+    headers = {
+        "x-api-key": KEY,
+        "anthropic-beta": "a,b",
+        "Connection": "keep-alive, x-hop",
+        "x-hop": "1",
+        "Keep-Alive": "timeout=3",
+    }
+    response, _ = gateway.request("POST", "/v1/v1/messages?beta=true", headers, b"{}")
+    head = server.requests[0][0].lower()
+    assert head.startswith(b"post /v1/messages?beta=true http/1.1\r\n")
+    assert b"anthropic-beta: a,b" in head
+    assert b"x-hop" not in head
+    assert b"keep-alive" not in head
+    assert response.headers["x-kept"] == "yes"
+    assert response.headers["keep-alive"] is None
+
+
+def test_probes_answer_without_a_key(gateway: RunningGateway) -> None:
+    for path in ("/", "/api/hello"):
+        response, _ = gateway.request("HEAD", path, {})
+        assert response.status == 200
+
+
+def test_health_needs_no_key_and_follows_the_model_server(
+    gateway: RunningGateway, model_server: Start
+) -> None:
+    response, body = gateway.request("GET", "/health", {})
+    assert response.status == 503
+    assert "not running" in json.loads(body)["message"]
+    model_server(whole(b'{"status":"ok"}'))
+    response, body = gateway.request("GET", "/health", {})
+    assert (response.status, json.loads(body)) == (200, {"status": "ok"})
+
+
+def test_health_says_that_the_model_is_loading(
+    gateway: RunningGateway, model_server: Start
+) -> None:
+    model_server(whole(b"{}", status=b"503 Service Unavailable"))
+    response, body = gateway.request("GET", "/health", {})
+    assert response.status == 503
+    assert "loaded" in json.loads(body)["message"]
+
+
+def test_an_absent_model_server_is_503_and_one_that_dies_is_502_in_the_dialect(
+    gateway: RunningGateway, model_server: Start
+) -> None:
+    response, body = gateway.request("POST", MESSAGES, body=b"{}")
+    assert response.status == 503
+    assert json.loads(body)["error"]["type"] == "overloaded_error"
+    response, body = gateway.request("POST", CHAT, body=b"{}")
+    assert response.status == 503
+    assert json.loads(body)["error"]["type"] == "server_error"
+    model_server(sudden_death)
+    response, body = gateway.request("POST", MESSAGES, body=b"{}")
+    assert response.status == 502
+    assert json.loads(body)["error"]["type"] == "api_error"
+
+
+def test_an_answer_that_breaks_off_in_its_body_is_502_and_not_half_an_answer(
+    gateway: RunningGateway, model_server: Start
+) -> None:
+    async def half(writer: asyncio.StreamWriter) -> None:
+        writer.write(
+            b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 99\r\n\r\n{"
+        )
+        await writer.drain()
+
+    model_server(half)
+    response, body = gateway.request("POST", CHAT, body=b"{}")
+    assert response.status == 502
+    assert json.loads(body)["error"]["type"] == "server_error"
+
+
+def test_a_stream_arrives_event_by_event_while_it_is_made(
+    gateway: RunningGateway, model_server: Start
+) -> None:
+    model_server(stream(b'data: {"n":1}\n\n', then=silence))
+    connection = gateway.connect()
+    connection.request("POST", CHAT, b"{}", {"x-api-key": KEY})
+    response = connection.getresponse()
+    assert response.headers["content-type"] == "text/event-stream"
+    assert response.readline() == b'data: {"n":1}\n'
+
+
+def test_a_stream_that_ends_properly_is_passed_byte_for_byte(
+    gateway: RunningGateway, model_server: Start
+) -> None:
+    chunks = (b": comment\n\n", b"data: 1\r\n\r\ndata:", b" 2\n", b"\ndata: [DONE]\n\n", b"tail")
+    model_server(stream(*chunks))
+    _, body = gateway.request("POST", CHAT, body=b"{}")
+    assert body == b"".join(chunks)
+
+
+def test_a_stream_that_breaks_off_ends_with_an_error_event_of_the_dialect(
+    gateway: RunningGateway, model_server: Start
+) -> None:
+    model_server(stream(b"data: {}\n\n", b'data: {"half', then=sudden_death))
+    response, body = gateway.request("POST", CHAT, body=b"{}")
+    first, last = body.decode().split("\n\n")[:2]
+    assert (response.status, first) == (200, "data: {}")
+    assert "stopped" in json.loads(last.removeprefix("data: "))["error"]["message"]
+    _, body = gateway.request("POST", MESSAGES, body=b"{}")
+    event, data = body.decode().split("\n\n")[1].split("\n")
+    assert event == "event: error"
+    assert json.loads(data.removeprefix("data: "))["type"] == "error"
+
+
+@pytest.mark.parametrize("script", [silence, stream(b"data: 1\n\n", then=silence)])
+def test_a_client_that_leaves_stops_the_work_of_the_model_server(
+    gateway: RunningGateway, model_server: Start, script: Script
+) -> None:
+    server = model_server(script)
+    connection = gateway.connect()
+    connection.request("POST", CHAT, b"{}", {"x-api-key": KEY})
+    while not server.requests:
+        time.sleep(0.01)
+    assert not server.client_left.is_set()
+    connection.sock.shutdown(socket.SHUT_RDWR)
+    connection.close()
+    assert server.client_left.wait(10)
+
+
+def test_a_body_above_the_limit_is_413_and_one_at_the_limit_passes(
+    gateway: RunningGateway, model_server: Start
+) -> None:
+    server = model_server(whole(b"{}"))
+    limit = 32 * 1024 * 1024
+    response, _ = gateway.request("POST", MESSAGES, body=b"x" * limit)
+    assert response.status == 200
+    assert len(server.requests[0][1]) == limit
+    response, body = gateway.request("POST", MESSAGES, body=b"x" * (limit + 1))
+    assert response.status == 413
+    assert json.loads(body)["error"]["type"] == "request_too_large"
+    assert len(server.requests) == 1
+
+
+def test_a_body_of_undeclared_length_above_the_limit_is_413(gateway: RunningGateway) -> None:
+    connection = gateway.connect()
+    chunks = (b"x" * 1024 * 1024 for _ in range(33))
+    connection.request("POST", CHAT, chunks, {"x-api-key": KEY}, encode_chunked=True)
+    response = connection.getresponse()
+    assert response.status == 413
+
+
+def test_sigterm_lets_a_request_in_flight_end(gateway: RunningGateway, model_server: Start) -> None:
+    async def slow(writer: asyncio.StreamWriter) -> None:
+        await asyncio.sleep(1)
+        await whole(b'{"late":true}')(writer)
+
+    server = model_server(slow)
+    connection = gateway.connect()
+    connection.request("POST", CHAT, b"{}", {"x-api-key": KEY})
+    while not server.requests:
+        time.sleep(0.01)
+    gateway.process.send_signal(signal.SIGTERM)
+    assert json.loads(connection.getresponse().read()) == {"late": True}
+    assert gateway.process.wait(10) == -signal.SIGTERM
+
+
+def test_sigterm_ends_an_endless_stream_with_an_error_event(
+    tmp_path: Path,
+) -> None:
+    gateway = RunningGateway(tmp_path, drain=1)
+    server = FakeModelServer(gateway.socket, stream(b"data: 1\n\n", then=silence))
+    connection = gateway.connect()
+    connection.request("POST", MESSAGES, b"{}", {"x-api-key": KEY})
+    response = connection.getresponse()
+    gateway.process.send_signal(signal.SIGTERM)
+    assert b"event: error" in response.read()
+    assert gateway.process.wait(10) == -signal.SIGTERM
+    server.close()
+
+
+def test_the_log_has_a_line_for_a_request_but_no_prompt_and_no_key(
+    gateway: RunningGateway, model_server: Start
+) -> None:
+    model_server(whole(b"{}"))
+    headers = {"Authorization": f"Bearer {KEY}"}
+    response, _ = gateway.request("POST", f"{CHAT}?q={PROMPT}", headers, PROMPT.encode())
+    os.kill(gateway.process.pid, signal.SIGTERM)
+    gateway.process.wait(10)
+    log = gateway.log.read_text()
+    assert f"{response.headers['x-request-id']} 127.0.0.1 POST {CHAT} -> 200" in log
+    assert PROMPT not in log
+    assert KEY not in log
+
+
+def test_a_key_file_without_a_key_is_refused(tmp_path: Path) -> None:
+    empty = tmp_path / "key"
+    empty.write_text("\n")
+    command = [sys.executable, "-m", "zluda_stack.gateway", "--port", "1", "--upstream", "unix:x"]
+    done = subprocess.run(
+        [*command, "--key-file", str(empty)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1
+    assert "holds no key" in done.stderr
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,72 @@
+"""`python -m zluda_stack.gateway`: the endpoint as a process of its own."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+import time
+from pathlib import Path
+
+import uvicorn
+
+from zluda_stack.gateway.app import Gateway
+from zluda_stack.gateway.auth import Keys
+from zluda_stack.gateway.upstream import Upstream
+
+_KEEP_ALIVE_SECONDS = 75
+
+
+def _arguments() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="zluda_stack.gateway", description=__doc__)
+    parser.add_argument("--bind", default="127.0.0.1", help="address to listen on")
+    parser.add_argument("--port", type=int, required=True, help="TCP port to listen on")
+    parser.add_argument(
+        "--upstream", required=True, help="model server: http://HOST:PORT or unix:PATH"
+    )
+    parser.add_argument(
+        "--key-file", type=Path, required=True, help="file with the accepted keys, one a line"
+    )
+    parser.add_argument(
+        "--drain",
+        type=int,
+        default=30,
+        metavar="SECONDS",
+        help="how long requests in flight may take to end after SIGTERM",
+    )
+    return parser
+
+
+def _log_to_stdout() -> None:
+    formatter = logging.Formatter("%(asctime)sZ %(levelname)s %(message)s", "%Y-%m-%dT%H:%M:%S")
+    formatter.converter = time.gmtime
+    handler = logging.StreamHandler(sys.stdout)
+    handler.setFormatter(formatter)
+    logging.basicConfig(level=logging.INFO, handlers=[handler])
+    logging.getLogger("httpx").setLevel(logging.WARNING)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Serve until SIGTERM, then let requests in flight end."""
+    options = _arguments().parse_args(arguments)
+    _log_to_stdout()
+    try:
+        keys = Keys.from_file(options.key_file)
+    except (OSError, ValueError) as error:
+        sys.exit(f"cannot read the key file: {error}")
+    uvicorn.run(
+        Gateway(Upstream(options.upstream), keys),
+        host=options.bind,
+        port=options.port,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        ws="none",
+        lifespan="on",
+        timeout_keep_alive=_KEEP_ALIVE_SECONDS,
+        timeout_graceful_shutdown=options.drain,
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,73 @@
+"""Errors in the caller's own dialect, as a whole answer and as an event of a stream.
+
+Shapes: Anthropic's "Errors" page and OpenAI's "Error codes" page, read 2026-11-30; the official
+Python clients raise their typed exceptions from them.
+"""
+
+from __future__ import annotations
+
+import json
+from enum import Enum
+
+
+class Dialect(Enum):
+    """Whose API a request speaks."""
+
+    OPENAI = "openai"
+    ANTHROPIC = "anthropic"
+
+    @classmethod
+    def of(cls, path: str) -> Dialect:
+        """The dialect of a request path: Anthropic's for /v1/messages and all below it."""
+        anthropic = path == "/v1/messages" or path.startswith("/v1/messages/")
+        return cls.ANTHROPIC if anthropic else cls.OPENAI
+
+
+class Fault(Exception):
+    """An answer that the endpoint itself gives instead of the model server's."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.message = message
+
+
+_ANTHROPIC_TYPES = {
+    400: "invalid_request_error",
+    401: "authentication_error",
+    413: "request_too_large",
+    503: "overloaded_error",
+}
+_OPENAI_TYPES = {
+    400: ("invalid_request_error", None),
+    401: ("invalid_request_error", "invalid_api_key"),
+    413: ("invalid_request_error", "request_too_large"),
+    503: ("server_error", "model_unavailable"),
+}
+
+
+def body(dialect: Dialect, fault: Fault, request_id: str) -> bytes:
+    """The JSON that tells `fault` to a caller of `dialect`."""
+    if dialect is Dialect.ANTHROPIC:
+        kind = _ANTHROPIC_TYPES.get(fault.status, "api_error")
+        return _json(
+            {
+                "type": "error",
+                "error": {"type": kind, "message": fault.message},
+                "request_id": request_id,
+            }
+        )
+    kind, code = _OPENAI_TYPES.get(fault.status, ("server_error", None))
+    return _json(
+        {"error": {"message": fault.message, "type": kind, "param": None, "code": code}},
+    )
+
+
+def event(dialect: Dialect, fault: Fault, request_id: str) -> bytes:
+    """The server-sent event that ends a stream of `dialect` with `fault`."""
+    data = b"data: " + body(dialect, fault, request_id) + b"\n\n"
+    return b"event: error\n" + data if dialect is Dialect.ANTHROPIC else data
+
+
+def _json(value: object) -> bytes:
+    return json.dumps(value, separators=(",", ":")).encode()
