@@ -77,18 +77,26 @@ def print_json(obj: object) -> None:
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     """A table on stdout. Cells are plain text; away from a terminal no line is cut or wrapped."""
+    cells = [tuple(row) for row in rows]
+    if not sys.stdout.isatty():
+        _plain_table([tuple(columns), *cells])
+        return
     from rich.table import Table
     from rich.text import Text
 
     drawn = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     for column in columns:
         drawn.add_column(column, overflow="fold")
-    for row in rows:
+    for row in cells:
         drawn.add_row(*(Text(cell) for cell in row))
-    console = _console(sys.stdout)
-    if not sys.stdout.isatty():
-        console.width = max(console.measure(drawn).maximum, 1)
-    console.print(drawn)
+    _console(sys.stdout).print(drawn)
+
+
+def _plain_table(rows: Sequence[Sequence[str]]) -> None:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        padded = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        click.echo("  ".join(padded).rstrip())
 
 
 def _console(stream: TextIO) -> Console:

@@ -106,7 +106,11 @@ def lenient(setting: Setting, text: object, where: str) -> object:
         return setting.convert(text, lenient=True)
     except WrongValue as wrong:
         close = nearest(str(text), setting.choices)
-        hint = f"Did you mean {close[0]}?" if close else f"It takes {setting.expected}."
+        hint = (
+            f"Did you mean {close[0]}?"
+            if close
+            else "`zluda-stack config show` lists all settings and their values."
+        )
         raise UsageError(f"{where}: {wrong}", hint) from wrong
 
 

@@ -1,0 +1,53 @@
+"""`zluda-stack plan`: what would happen, and why."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from zluda_stack.cli import context, output
+from zluda_stack.cli.options import json_option, settings_options
+
+if TYPE_CHECKING:
+    from zluda_stack.plan.types import Plan
+
+
+@click.command()
+@settings_options()
+@json_option
+@click.pass_context
+def plan(ctx: click.Context, flags: dict[str, object], *, as_json: bool) -> None:
+    """Show what `up` would do on this machine, and why. Nothing is started or built."""
+    from zluda_stack.plan.types import to_json
+
+    resolved = resolve(ctx, flags)
+    if as_json:
+        click.echo(to_json(resolved), nl=False)
+    else:
+        _print(resolved)
+
+
+def resolve(ctx: click.Context, flags: dict[str, object]) -> Plan:
+    """The plan for this run's settings and host. Raises UsageError, PlanRefused."""
+    from zluda_stack.plan.resolve import resolve as decide
+
+    configured = context.configured(ctx, flags)
+    return decide(context.facts(ctx, configured.settings), configured, context.catalog())
+
+
+def _print(plan: Plan) -> None:
+    output.heading(plan.headline)
+    output.say()
+    decided = [(each.what, each.value, each.because) for each in plan.decisions]
+    output.table(("what", "value", "why"), decided)
+    output.say()
+    output.say(f"endpoint: {plan.endpoint.url}")
+    for skipped in plan.skipped:
+        output.say(f"skipped: {skipped.gpu}: {skipped.reason}")
+    for warning in plan.warnings:
+        output.say(f"warning: {warning.message}")
+        output.say(f"hint: {warning.hint}")
+    for need in plan.unmet:
+        output.say(f"this machine lacks: {need.message}")
+        output.say(f"hint: {need.hint}")
