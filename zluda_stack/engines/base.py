@@ -32,7 +32,10 @@ class ServiceStatus(Struct, frozen=True, kw_only=True):
 
 
 class StackStatus(Struct, frozen=True, kw_only=True):
-    """One stack. `healthy` is True only when the endpoint answered just now."""
+    """One stack. `healthy` is True only when the endpoint answered just now.
+
+    `device` is what the inference server itself says it computes on, once it has loaded.
+    """
 
     name: str
     engine: str
@@ -41,6 +44,7 @@ class StackStatus(Struct, frozen=True, kw_only=True):
     url: str | None = None
     model: str | None = None
     context: int | None = None
+    device: str | None = None
     services: tuple[ServiceStatus, ...] = ()
 
 

@@ -50,6 +50,7 @@ _HOP_BY_HOP = frozenset(
     }
 )
 _OWN_RESPONSE_HEADERS = frozenset({b"date", b"server", b"request-id", b"x-request-id"})
+_HEALTH = "/health"
 _PROBES = frozenset({"/", "/api/hello"})
 
 _log = logging.getLogger(__name__)
@@ -107,7 +108,7 @@ class Gateway:
     async def _answer(self, exchange: Exchange) -> None:
         if exchange.method == "HEAD" and exchange.path in _PROBES:
             await exchange.respond(200, [], b"")
-        elif exchange.path == "/health":
+        elif exchange.path == _HEALTH:
             await self._health(exchange)
         elif not self._keys.accept(exchange.headers):
             raise Fault(401, "missing or wrong API key; `zluda-stack connect` shows how to set it")
@@ -239,7 +240,12 @@ class Exchange:
             )
 
     def log(self) -> None:
-        """One line about this exchange; never the query, a header or a body."""
+        """One line about this exchange; never the query, a header or a body.
+
+        Health checks leave none: they come every few seconds and would hide the rest.
+        """
+        if self.path == _HEALTH:
+            return
         _log.info(
             "%s %s %s %s -> %s %d bytes %.3f s %s",
             self.request_id,

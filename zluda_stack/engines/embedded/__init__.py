@@ -1,0 +1,8 @@
+"""The embedded engine: a real llama.cpp server and the endpoint as local processes.
+
+engine      up, down, status, logs: the short-lived command; talks through files and signals
+supervisor  the background process that owns one stack's processes
+inference   the process that loads the model and computes
+tether      ends a process with its supervisor
+state       the files of a stack; locks and logs: how they are held, written and followed
+"""
