@@ -1,0 +1,74 @@
+"""The command `render`: write the files that a plan stands for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from zluda_stack.cli import context, output
+from zluda_stack.cli.options import dry_run_option, json_option, settings_options
+from zluda_stack.cli.plan import resolve
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+@click.command()
+@settings_options()
+@click.option(
+    "--out", type=click.Path(path_type=Path), required=True, help="Folder that is written to."
+)
+@click.option("--force", is_flag=True, help="Overwrite files that were changed or are not ours.")
+@click.option("--committed", is_flag=True, help="For the defaults and no host, as in the sources.")
+@dry_run_option
+@json_option
+@click.pass_context
+def render(
+    ctx: click.Context,
+    flags: dict[str, object],
+    *,
+    out: Path,
+    force: bool,
+    committed: bool,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    """Write the Dockerfiles, the compose file and its .env for a GPU stack.
+
+    Any machine can render for any card: zluda-stack render --gpu gfx1100 --out DIR
+    """
+    from zluda_stack.render.project import conflicts, render_project, write_project
+
+    if committed:
+        files = _committed(flags)
+    else:
+        plan = resolve(ctx, flags)
+        files = render_project(plan)
+        for warning in plan.warnings:
+            output.warn(warning.message, warning.hint)
+    if dry_run:
+        written: Sequence[Path] = [out / path for path in files]
+        refused = () if force else conflicts(files, out)
+    else:
+        written, refused = write_project(files, out, force=force), ()
+    if as_json:
+        output.print_json({"files": written, "refused": refused, "dry_run": dry_run})
+        return
+    for file in written:
+        output.say(str(file))
+    for name in refused:
+        output.warn(f"{out / name} would be refused: it was changed or is not ours", "Use --force.")
+
+
+def _committed(flags: dict[str, object]) -> dict[str, str]:
+    from zluda_stack.errors import UsageError
+    from zluda_stack.render.committed import render_committed
+
+    if flags:
+        raise UsageError(
+            f"--committed is for the defaults, so it takes no {', '.join(sorted(flags))}",
+            "Leave --committed out.",
+        )
+    return render_committed(context.catalog())

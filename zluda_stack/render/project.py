@@ -1,0 +1,96 @@
+"""Everything that a Plan renders to, as files of one folder."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+
+import msgspec
+
+from zluda_stack import paths
+from zluda_stack.errors import PlanRefused, UsageError
+from zluda_stack.files import write_atomic
+from zluda_stack.plan.types import ImagePlan, Plan
+from zluda_stack.render.compose import render_compose
+from zluda_stack.render.dockerfiles import render_dockerfile
+from zluda_stack.render.environment import render_env
+from zluda_stack.render.images import read_image
+
+_RECORD = ".zluda-stack-rendered.json"
+
+
+def render_project(plan: Plan) -> dict[str, str]:
+    """The files of a GPU stack: path relative to the output folder -> text.
+
+    `.env` lies beside the compose file, where Compose looks for it whatever the current folder
+    is. Raises PlanRefused for a plan without containers, StackError for a broken template.
+    """
+    if not plan.services:
+        raise PlanRefused(
+            f"the {plan.engine} engine has no containers to render",
+            "Name the card to render for, such as --gpu gfx1100.",
+        )
+    files = {"compose/inference.yml": render_compose(plan), "compose/.env": render_env(plan)}
+    for image in plan.images:
+        files |= _image_files(image)
+    return files
+
+
+def _image_files(image: ImagePlan) -> dict[str, str]:
+    folder = paths.images() / image.name
+    copied = read_image(image.name).files
+    return {
+        f"images/{image.name}/Dockerfile": render_dockerfile(image),
+        **{f"images/{image.name}/{name}": (folder / name).read_text() for name in copied},
+    }
+
+
+def conflicts(files: dict[str, str], out: Path) -> tuple[str, ...]:
+    """The paths of `files` that exist in `out` and hold something that was not rendered there."""
+    record = _read_record(out)
+    return tuple(
+        path
+        for path, text in files.items()
+        if _digest_of_file(out / path) not in (None, _digest(text), record.get(path))
+    )
+
+
+def write_project(files: dict[str, str], out: Path, *, force: bool = False) -> tuple[Path, ...]:
+    """Write `files` under `out` and return the paths, in the order of `files`.
+
+    What an earlier render wrote is replaced. Raises UsageError, before anything is written, when
+    a file there was changed or came from elsewhere, unless `force`; HostProblem when the folder
+    cannot be written.
+    """
+    foreign = conflicts(files, out)
+    if foreign and not force:
+        raise UsageError(
+            f"not written by zluda-stack, or changed since: {', '.join(foreign)} in {out}",
+            "Choose another folder with --out, or overwrite them with --force.",
+        )
+    for path, text in files.items():
+        if _digest_of_file(out / path) != _digest(text):
+            write_atomic(out / path, text, mode=0o755 if text.startswith("#!") else 0o644)
+    record = _read_record(out) | {path: _digest(text) for path, text in files.items()}
+    write_atomic(out / _RECORD, json.dumps(record, indent=2, sort_keys=True) + "\n")
+    return tuple(out / path for path in files)
+
+
+def _read_record(out: Path) -> dict[str, str]:
+    """The sha256 of every file that was rendered into `out`; empty when nothing was."""
+    try:
+        return msgspec.json.decode((out / _RECORD).read_bytes(), type=dict[str, str])
+    except (OSError, msgspec.DecodeError):
+        return {}
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _digest_of_file(path: Path) -> str | None:
+    """The sha256 of the file, None when there is none; a folder is never what was rendered."""
+    if not path.exists():
+        return None
+    return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
