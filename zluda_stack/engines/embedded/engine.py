@@ -82,7 +82,8 @@ class EmbeddedEngine:
         """Bring the stack to `plan` and return when the endpoint answers.
 
         What runs already keeps running until the model is there and the port is known to be
-        free. Raises HostProblem, EngineFailure with the log's tail, Interrupted.
+        free; when its replacement does not start, it is started again. Raises HostProblem,
+        EngineFailure with the log's tail, Interrupted.
         """
         folder = StackFolder(paths.stack(plan.name))
         _make_private(folder.root)
@@ -108,13 +109,28 @@ class EmbeddedEngine:
         model = self._locate(plan.model, progress)
         with change.undone_on_interrupt():
             _stop(folder, progress)
-            ports.require_free(plan.endpoint)
-            _launch(plan, folder, model)
             try:
-                return self._wait(plan, progress)
-            except EngineFailure:
-                _stop(folder, Silent())
-                raise
+                return self._start(plan, folder, model, progress)
+            except (EngineFailure, HostProblem) as failure:
+                if current is None or not status.healthy:
+                    raise
+                progress.step(f"{plan.model.name} did not start; going back to what ran before")
+                self._start(current, folder, self._locate(current.model, progress), progress)
+                raise EngineFailure(
+                    failure.message,
+                    f"The stack runs again as before, with {current.model.name}. {failure.hint}",
+                ) from failure
+
+    def _start(
+        self, plan: Plan, folder: StackFolder, model: Path, progress: Progress
+    ) -> StackStatus:
+        ports.require_free(plan.endpoint)
+        _launch(plan, folder, model)
+        try:
+            return self._wait(plan, progress)
+        except EngineFailure:
+            _stop(folder, Silent())
+            raise
 
     def down(self, name: str, progress: Progress) -> bool:
         """Stop the stack; True when there was one. Requests in flight may end first."""
