@@ -1,6 +1,8 @@
 """`python -m zluda_stack` is the same program as `zluda-stack`."""
 
+import sys
+
 from zluda_stack.cli.main import main
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -194,6 +194,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns the exit code, always one of ExitCode. Nothing is raised: what went wrong is told
     on stderr in one line, with the next step in another, or on stdout as JSON under --json.
     """
+    _open_missing_streams()
     arguments = list(sys.argv[1:] if argv is None else argv)
     instruction = os.environ.get(COMPLETION_VARIABLE)
     if instruction:
@@ -204,14 +205,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         try:
             code = _invoke(arguments, run)
-        except Exception as error:
-            code = _report(error, run, as_json=_wants_json(arguments))
+        except (Exception, KeyboardInterrupt) as error:
+            code = _report(error, run, arguments)
         sys.stdout.flush()
     except BrokenPipeError:
         _silence(sys.stdout)
         return ExitCode.READER_GONE
-    except KeyboardInterrupt:
-        return _report(KeyboardInterrupt(), run, as_json=_wants_json(arguments))
     return code
 
 
@@ -231,12 +230,12 @@ def _wants_json(arguments: list[str]) -> bool:
     return "--json" in own
 
 
-def _report(error: BaseException, run: Invocation, *, as_json: bool) -> int:
+def _report(error: BaseException, run: Invocation, arguments: list[str]) -> int:
     """Tell the user about `error`; returns the exit code. Raises only BrokenPipeError."""
     if isinstance(error, BrokenPipeError):
         raise error
-    told = _as_stack_error(error, run)
-    if as_json:
+    told = _as_stack_error(error, run, arguments)
+    if _wants_json(arguments):
         import json
 
         body = {"message": told.message, "hint": told.hint, "exit_code": int(told.exit_code)}
@@ -250,13 +249,13 @@ def _report(error: BaseException, run: Invocation, *, as_json: bool) -> int:
     return told.exit_code
 
 
-def _as_stack_error(error: BaseException, run: Invocation) -> StackError:
+def _as_stack_error(error: BaseException, run: Invocation, arguments: list[str]) -> StackError:
     from zluda_stack.errors import Interrupted
 
     if isinstance(error, StackError):
         return error
     if isinstance(error, click.ClickException):
-        return _from_click(error)
+        return _from_click(error, arguments)
     if isinstance(error, KeyboardInterrupt | click.exceptions.Abort | EOFError):
         return Interrupted("interrupted", "Run the same command again to go on.")
     from zluda_stack.cli.crash import record
@@ -264,10 +263,10 @@ def _as_stack_error(error: BaseException, run: Invocation) -> StackError:
     return record(error, verbose=run.verbose)
 
 
-def _from_click(error: click.ClickException) -> UsageError:
+def _from_click(error: click.ClickException, arguments: list[str]) -> UsageError:
     """What click found wrong, in this program's style."""
     context = getattr(error, "ctx", None)
-    command = context.command_path if context is not None else PROGRAM
+    command = _first_command(arguments) if context is None else context.command_path
     possibilities = getattr(error, "possibilities", None)
     if possibilities:
         message = error.message
@@ -279,12 +278,25 @@ def _from_click(error: click.ClickException) -> UsageError:
     return UsageError(message[:1].lower() + message[1:], hint)
 
 
+def _first_command(arguments: list[str]) -> str:
+    names = {name for entries in SECTIONS.values() for name in entries}
+    found = next((word for word in arguments if word in names), None)
+    return f"{PROGRAM} {found}" if found else PROGRAM
+
+
 def _did_you_mean(name: str, known: Sequence[str], command: str) -> str:
     from zluda_stack.catalog.nearest import nearest
 
     close = nearest(name, known)
     listing = f"`{command} --help` lists all."
     return f"Did you mean {close[0]}? {listing}" if close else listing
+
+
+def _open_missing_streams() -> None:
+    """Give a program that was started without stdout or stderr ones that lead nowhere."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115
 
 
 def _silence(stream: TextIO) -> None:

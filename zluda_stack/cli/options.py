@@ -13,9 +13,6 @@ from zluda_stack.config.schema import Setting, known_settings
 
 _R = TypeVar("_R")
 
-name_option = click.option(
-    "--name", default="default", show_default=True, metavar="NAME", help="Name of the stack."
-)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print facts as JSON.")
 dry_run_option = click.option(
     "--dry-run", is_flag=True, help="Print what would be done, and do nothing."

@@ -203,10 +203,16 @@ class LiveProgress:
         self._live.stop()
 
     def step(self, text: str) -> None:
-        """Leave the step before as a finished line and show this one as running."""
+        """Leave the step before as a finished line and show this one as running.
+
+        A step that goes on may be told again with the time it took: "loading ... 10 s".
+        """
+        name = text.partition(" ... ")[0]
+        if self._task is not None and name == self._text:
+            return
         self._finish(mark="✓")
-        self._text = text
-        self._task = self._live.add_task(text, total=None, size="")
+        self._text = name
+        self._task = self._live.add_task(name, total=None, size="")
 
     def bytes(self, done: int, total: int | None) -> None:
         """Move the bar of the running step."""

@@ -23,7 +23,7 @@ def plan(ctx: click.Context, flags: dict[str, object], *, as_json: bool) -> None
 
     resolved = resolve(ctx, flags)
     if as_json:
-        click.echo(to_json(resolved), nl=False)
+        click.echo(to_json(resolved).decode(), nl=False)
     else:
         _print(resolved)
 
