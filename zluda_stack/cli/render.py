@@ -46,15 +46,17 @@ def render(
     else:
         plan = resolve(ctx, flags)
         files = render_project(plan)
-        for warning in plan.warnings:
-            output.warn(warning.message, warning.hint)
+        for notice in plan.warnings + plan.unmet:
+            output.warn(notice.message, notice.hint)
     if dry_run:
         written: Sequence[Path] = [out / path for path in files]
         refused = () if force else conflicts(files, out)
     else:
         written, refused = write_project(files, out, force=force), ()
     if as_json:
-        output.print_json({"files": written, "refused": refused, "dry_run": dry_run})
+        output.print_json(
+            {"files": [str(file) for file in written], "refused": refused, "dry_run": dry_run}
+        )
         return
     for file in written:
         output.say(str(file))

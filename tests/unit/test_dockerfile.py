@@ -1,0 +1,137 @@
+"""The rendered Dockerfile pins what it uses, checks what it downloads, and lints clean."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from msgspec import structs
+
+from tests.unit.plans import image
+from zluda_stack import paths
+from zluda_stack.errors import StackError
+from zluda_stack.render.dockerfiles import render_dockerfile
+from zluda_stack.render.images import read_image
+
+IMAGES = sorted(path.parent.name for path in paths.images().glob("*/image.yml"))
+
+
+def instructions(dockerfile: str) -> list[str]:
+    """The instructions without comments, each on one line."""
+    joined = re.sub(r"\\\n\s*", "", dockerfile)
+    return [line for line in joined.splitlines() if line and not line.startswith("#")]
+
+
+def executable(name: str) -> str | None:
+    """The program `name` of this environment, or of the PATH."""
+    return shutil.which(name, path=str(Path(sys.executable).parent)) or shutil.which(name)
+
+
+@pytest.fixture(params=IMAGES)
+def dockerfile(request: pytest.FixtureRequest) -> str:
+    return render_dockerfile(image(request.param))
+
+
+def test_every_base_image_is_pinned_by_digest(dockerfile: str) -> None:
+    lines = instructions(dockerfile)
+    froms = [line.split() for line in lines if line.startswith("FROM ")]
+    stages = {words[3] for words in froms}
+    outside = [words[1] for words in froms if words[1] not in stages | {"scratch"}]
+    assert outside
+    for base in outside:
+        assert re.search(r"@sha256:[0-9a-f]{64}$", base), base
+
+
+def test_every_download_is_checked(dockerfile: str) -> None:
+    lines = instructions(dockerfile)
+    for line in lines:
+        if line.startswith("ADD ") and "://" in line:
+            assert re.match(r"ADD --checksum=sha256:[0-9a-f]{64} https://", line), line
+    fetching = [line for line in lines if re.search(r"\b(curl|wget)\b", line)]
+    assert fetching == []
+    for line in lines:
+        for ref in re.findall(r"git fetch [^&]*", line):
+            assert re.search(r" [0-9a-f]{40}\s*$", ref), ref
+
+
+def test_nothing_floats(dockerfile: str) -> None:
+    assert ":latest" not in dockerfile
+    assert "# syntax=" not in dockerfile
+    assert "apt-get upgrade" not in dockerfile
+    assert "None" not in dockerfile
+
+
+def test_shell_errors_stop_the_build(dockerfile: str) -> None:
+    lines = instructions(dockerfile)
+    shell = 'SHELL ["/bin/bash", "-euo", "pipefail", "-c"]'
+    assert lines.index(shell) < next(i for i, line in enumerate(lines) if line.startswith("RUN"))
+
+
+def test_hadolint_finds_nothing(dockerfile: str, tmp_path: Path) -> None:
+    hadolint = executable("hadolint")
+    if hadolint is None:
+        pytest.skip("hadolint is not installed: pip install 'zluda-stack[dev]'")
+    path = tmp_path / "Dockerfile"
+    path.write_text(dockerfile)
+    told = subprocess.run([hadolint, str(path)], capture_output=True, text=True, check=False)
+    assert (told.returncode, told.stdout) == (0, "")
+
+
+@pytest.mark.parametrize("name", IMAGES)
+def test_an_image_says_what_it_needs_and_every_file_it_copies_is_there(name: str) -> None:
+    description = read_image(name)
+    assert description.name == name
+    assert set(description.arguments) == set(image(name).arguments)
+    for file in description.files:
+        assert (paths.images() / name / file).is_file()
+    copies = re.findall(r"^COPY --chmod=\S+ (.*) \S+$", render_dockerfile(image(name)), re.M)
+    assert sorted(file for files in copies for file in files.split()) == sorted(description.files)
+
+
+def test_the_components_that_the_description_names_are_enough() -> None:
+    planned = image()
+    needed = read_image("zluda").needs.components
+    reduced = structs.replace(planned, components={key: planned.components[key] for key in needed})
+    assert render_dockerfile(reduced) == render_dockerfile(planned)
+
+
+def test_the_final_stage_holds_zluda_and_nothing_else() -> None:
+    last = render_dockerfile(image()).rpartition("FROM ")[2]
+    assert last.startswith("scratch AS zluda\n")
+    assert instructions(last)[-1] == "COPY --from=build /opt/zluda /opt/zluda"
+    assert last.count("COPY") == 1
+
+
+def test_the_build_facts_in_the_image_are_json_with_commit_and_digest() -> None:
+    planned = image()
+    text = re.search(r"echo '(\{.*\})'", render_dockerfile(planned))
+    assert text is not None
+    facts = json.loads(text[1])
+    source = planned.components["zluda"].git
+    assert source is not None
+    assert facts["zluda"]["commit"] == source.commit
+    assert facts["base"].endswith(str(planned.base.digest))
+
+
+def test_a_missing_component_is_told_with_template_and_line() -> None:
+    planned = structs.replace(image(), components={})
+    with pytest.raises(StackError, match=r"images/zluda/Dockerfile\.j2, line \d+.*rocm-build") as told:
+        render_dockerfile(planned)
+    assert "explain" in told.value.hint
+
+
+def test_an_unverified_digest_never_becomes_the_word_none() -> None:
+    planned = image()
+    unverified = structs.replace(planned, base=structs.replace(planned.base, digest=None))
+    with pytest.raises(StackError, match="unverified"):
+        render_dockerfile(unverified)
+
+
+def test_an_image_without_a_template_is_told_by_name() -> None:
+    with pytest.raises(StackError, match=r"images/nowhere/Dockerfile\.j2"):
+        render_dockerfile(structs.replace(image(), name="nowhere"))

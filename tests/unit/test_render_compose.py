@@ -1,0 +1,126 @@
+"""The compose file says what the services say, hardened, and the same on every host."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from msgspec import structs
+
+from tests.unit.plans import FETCH, SERVER, image, plan
+from zluda_stack.render.compose import render_compose
+
+
+def rendered(*services: Any, **wish: Any) -> Any:
+    return yaml.safe_load(render_compose(plan(*services, **wish)))
+
+
+def test_environment_is_a_mapping_of_strings_without_stray_quotes() -> None:
+    environment = rendered(FETCH, SERVER)["services"]["server"]["environment"]
+    assert environment == {"VERSION": "10.3.0", "FLAG": "yes", "PORT": "8081"}
+
+
+def test_gids_stay_strings_and_variables_stay_whole() -> None:
+    server = structs.replace(SERVER, group_add=("148", "${HOST_RENDER_GID:?render it again}"))
+    services = rendered(FETCH, server)["services"]
+    assert services["server"]["group_add"] == ["148", "${HOST_RENDER_GID:?render it again}"]
+    assert services["server"]["devices"] == list(SERVER.devices)
+
+
+def test_every_service_is_hardened() -> None:
+    for service in rendered(FETCH, SERVER)["services"].values():
+        assert service["read_only"] is True
+        assert service["cap_drop"] == ["ALL"]
+        assert service["security_opt"] == ["no-new-privileges:true"]
+        assert "privileged" not in service
+        assert "ipc" not in service
+
+
+def test_a_port_is_published_on_the_address_that_was_asked_for() -> None:
+    server = structs.replace(SERVER, publish=(("::1", "9000", 8080),))
+    assert rendered(FETCH, server)["services"]["server"]["ports"] == [
+        {"host_ip": "::1", "published": "9000", "target": 8080}
+    ]
+
+
+def test_a_one_shot_service_is_not_restarted_and_others_are() -> None:
+    services = rendered(FETCH, SERVER)["services"]
+    assert services["fetch"]["restart"] == "no"
+    assert services["server"]["restart"] == "unless-stopped"
+    assert services["server"]["depends_on"] == {
+        "fetch": {"condition": "service_completed_successfully"}
+    }
+
+
+def test_a_secret_is_a_file_and_never_a_value() -> None:
+    document = rendered(FETCH, SERVER)
+    assert document["services"]["server"]["secrets"] == ["api_key"]
+    assert list(document["secrets"]["api_key"]) == ["file"]
+
+
+def test_health_and_grace_carry_their_units() -> None:
+    server = rendered(FETCH, SERVER)["services"]["server"]
+    assert server["healthcheck"] == {
+        "test": ["CMD", "true"],
+        "interval": "10s",
+        "timeout": "5s",
+        "start_period": "60s",
+        "retries": 3,
+    }
+    assert server["stop_grace_period"] == "60s"
+
+
+def test_an_image_of_a_service_is_built_there_and_others_on_demand_only() -> None:
+    own, other = image("own"), image("other")
+    server = structs.replace(SERVER, image=own.tag)
+    services = rendered(FETCH, server, images=(own, other))["services"]
+    build = {"context": "../images/own", "dockerfile": "Dockerfile"}
+    assert services["server"]["build"] == build
+    assert services["other"]["profiles"] == ["build"]
+    assert "build" not in services["fetch"]
+
+
+def test_two_stacks_have_two_project_names() -> None:
+    assert rendered(FETCH)["name"] == "zluda-stack"
+    assert rendered(FETCH, name="second")["name"] == "zluda-stack-second"
+
+
+def test_nothing_empty_is_written() -> None:
+    document = rendered(FETCH)
+    assert "secrets" not in document
+    assert set(document["services"]["fetch"]) == {
+        "image",
+        "read_only",
+        "cap_drop",
+        "security_opt",
+        "restart",
+        "stop_grace_period",
+    }
+
+
+def test_the_hosts_values_are_not_in_the_compose_file() -> None:
+    host = {"HOST_KFD_GID": "148"}
+    assert render_compose(plan(SERVER, host=host)) == render_compose(plan(SERVER))
+
+
+def test_docker_compose_accepts_it(tmp_path: Path) -> None:
+    docker = shutil.which("docker")
+    command = [docker or "docker", "compose"]
+    if (
+        docker is None
+        or subprocess.run([*command, "version"], capture_output=True, check=False).returncode
+    ):
+        pytest.skip("docker compose is not installed, so no Compose has read the file here")
+    path = tmp_path / "compose.yml"
+    path.write_text(render_compose(plan(FETCH, SERVER, images=(image(),))))
+    (tmp_path / ".env").write_text(
+        "MODEL=m\nHOST_RENDER_NODE=/dev/dri/renderD128\nHOST_KFD_GID=1\n"
+    )
+    told = subprocess.run(
+        [*command, "-f", str(path), "config"], capture_output=True, text=True, check=False
+    )
+    assert told.returncode == 0, told.stderr

@@ -1,0 +1,162 @@
+"""`zluda-stack render` writes a whole folder, and never over what someone else wrote."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.unit.command_line import CASES, NO_GPU, Outcome, run, settle
+from tests.unit.plans import image
+from zluda_stack import paths
+from zluda_stack.catalog.load import load
+from zluda_stack.errors import ExitCode, UsageError
+from zluda_stack.render.committed import render_committed
+from zluda_stack.render.dockerfiles import render_dockerfile
+from zluda_stack.render.project import write_project
+
+SOURCES = Path(__file__).parents[2]
+FILES = {"a/one.txt": "one\n", "two.sh": "#!/bin/sh\n"}
+
+
+def render(*arguments: str, host: Path = NO_GPU) -> Outcome:
+    return run("render", *arguments, "--host-facts", str(host))
+
+
+@pytest.fixture(autouse=True)
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    return settle(tmp_path, monkeypatch)
+
+
+def test_files_are_written_and_scripts_can_be_run(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    assert write_project(FILES, out) == (out / "a/one.txt", out / "two.sh")
+    assert (out / "a/one.txt").read_text() == "one\n"
+    assert os.access(out / "two.sh", os.X_OK)
+    assert not os.access(out / "a/one.txt", os.X_OK)
+
+
+def test_what_an_earlier_render_wrote_is_replaced(tmp_path: Path) -> None:
+    write_project(FILES, tmp_path)
+    write_project(FILES | {"a/one.txt": "changed\n"}, tmp_path)
+    assert (tmp_path / "a/one.txt").read_text() == "changed\n"
+
+
+@pytest.mark.parametrize("rendered_before", [True, False])
+def test_a_users_own_text_is_kept_and_nothing_is_written(
+    tmp_path: Path, *, rendered_before: bool
+) -> None:
+    if rendered_before:
+        write_project(FILES, tmp_path)
+    own = tmp_path / "a/one.txt"
+    own.parent.mkdir(exist_ok=True)
+    own.write_text("mine\n")
+    with pytest.raises(UsageError, match=r"a/one\.txt") as told:
+        write_project(FILES | {"two.sh": "#!/bin/sh\nnew\n"}, tmp_path)
+    assert "--force" in told.value.hint
+    assert own.read_text() == "mine\n"
+    assert not (tmp_path / "two.sh").exists() or "new" not in (tmp_path / "two.sh").read_text()
+
+
+def test_force_overwrites(tmp_path: Path) -> None:
+    (tmp_path / "two.sh").write_text("mine\n")
+    write_project(FILES, tmp_path, force=True)
+    assert (tmp_path / "two.sh").read_text() == FILES["two.sh"]
+
+
+def test_render_for_a_card_that_is_not_here_writes_all_its_files(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    outcome = render("--gpu", "gfx1100", "--out", str(out), "--json")
+    assert outcome.code == ExitCode.OK
+    written = {str(path.relative_to(out)) for path in out.rglob("*") if path.is_file()}
+    listed = {str(Path(path).relative_to(out)) for path in outcome.json["files"]}
+    assert listed == {path for path in written if not path.startswith(".")}
+    assert {"compose/inference.yml", "compose/.env", "images/zluda/Dockerfile"} <= listed
+    assert "ZLUDA_STACK_GPU=gfx1100" in (out / "compose/.env").read_text()
+
+
+def test_the_gids_of_the_host_go_into_env_and_not_into_the_compose_file(tmp_path: Path) -> None:
+    host = CASES / "kfd-gid-148.json"
+    assert render("--out", str(tmp_path / "out"), host=host).code == ExitCode.OK
+    env = (tmp_path / "out/compose/.env").read_text()
+    assert "HOST_KFD_GID=148\n" in env
+    assert "HOST_RENDER_NODE=/dev/dri/renderD" in env
+    assert "148" not in (tmp_path / "out/compose/inference.yml").read_text()
+
+
+def test_what_this_machine_lacks_is_said_and_does_not_stop_the_rendering(tmp_path: Path) -> None:
+    outcome = render("--gpu", "gfx1100", "--out", str(tmp_path / "out"))
+    assert outcome.code == ExitCode.OK
+    assert "gfx1100 was asked for" in outcome.err
+    assert "HOST_" not in (tmp_path / "out/compose/.env").read_text()
+
+
+def test_rendering_twice_changes_nothing(tmp_path: Path) -> None:
+    def snapshot() -> dict[Path, tuple[bytes, int]]:
+        files = [path for path in tmp_path.rglob("*") if path.is_file()]
+        return {path: (path.read_bytes(), path.stat().st_ino) for path in files}
+
+    assert render("--gpu", "gfx1201", "--out", "out").code == ExitCode.OK
+    first = {path: text for path, text in snapshot().items() if path.name[0] != "."}
+    assert render("--gpu", "gfx1201", "--out", "out").code == ExitCode.OK
+    assert {path: text for path, text in snapshot().items() if path.name[0] != "."} == first
+
+
+def test_a_dry_run_lists_the_files_and_writes_none(tmp_path: Path) -> None:
+    outcome = render("--gpu", "gfx1100", "--out", str(tmp_path / "out"), "--dry-run")
+    assert outcome.code == ExitCode.OK
+    assert "images/zluda/Dockerfile" in outcome.out
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_cpu_plan_has_nothing_to_render(tmp_path: Path) -> None:
+    outcome = render("--engine", "embedded", "--out", str(tmp_path / "out"))
+    assert outcome.code == ExitCode.REFUSED
+    assert "--gpu gfx1100" in outcome.err
+    assert not (tmp_path / "out").exists()
+
+
+def test_no_rendered_file_holds_the_api_key(tmp_path: Path) -> None:
+    key = paths.stack("default") / "api-key"
+    key.parent.mkdir(parents=True)
+    key.write_text("zs-this-is-the-key\n")
+    render("--gpu", "gfx1100", "--out", str(tmp_path / "out"))
+    rendered = [path for path in (tmp_path / "out").rglob("*") if path.is_file()]
+    assert rendered
+    assert [path for path in rendered if "zs-this" in path.read_text()] == []
+
+
+def test_the_committed_files_are_what_the_defaults_render_to() -> None:
+    files = render_committed(load())
+    assert {"compose/inference.yml", "images/zluda/Dockerfile"} <= set(files)
+    for path, text in files.items():
+        assert (SOURCES / path).read_text() == text, f"{path}: run `make render`"
+
+
+def test_the_committed_compose_file_is_for_every_card(tmp_path: Path) -> None:
+    committed = render_committed(load())["compose/inference.yml"]
+    assert "gfx" not in committed
+    for target in ("gfx1030", "gfx1201"):
+        out = tmp_path / target
+        assert render("--gpu", target, "--out", str(out)).code == ExitCode.OK
+        assert (out / "compose/inference.yml").read_text() == committed
+
+
+def test_the_committed_compose_file_builds_from_the_committed_dockerfile() -> None:
+    document = yaml.safe_load((SOURCES / "compose/inference.yml").read_text())
+    builds = [service["build"] for service in document["services"].values() if "build" in service]
+    assert builds
+    for build in builds:
+        assert (SOURCES / "compose" / build["context"] / build["dockerfile"]).is_file()
+
+
+def test_committed_takes_no_settings() -> None:
+    outcome = render("--committed", "--gpu", "gfx1100", "--out", ".")
+    assert outcome.code == ExitCode.USAGE
+    assert "gpu" in outcome.err
+
+
+def test_a_hand_made_plan_and_the_resolved_one_give_the_same_dockerfile() -> None:
+    assert render_committed(load())["images/zluda/Dockerfile"] == render_dockerfile(image())
