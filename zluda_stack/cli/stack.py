@@ -10,7 +10,7 @@ import click
 from zluda_stack import keys, paths
 from zluda_stack.cli import context, output
 from zluda_stack.cli.options import dry_run_option, json_option, settings_options
-from zluda_stack.errors import EngineFailure, ExitCode
+from zluda_stack.errors import EngineFailure, ExitCode, UsageError
 
 if TYPE_CHECKING:
     from zluda_stack.engines.base import Engine, StackStatus
@@ -51,6 +51,11 @@ def up(
     if dry_run:
         _print_dry_run(plan, engine, as_json=as_json)
         return
+    if context.invocation(ctx).host_facts is not None:
+        raise UsageError(
+            "--host-facts describes another machine, and `up` acts on this one",
+            "Add --dry-run, or leave --host-facts out.",
+        )
     _start(plan, engine, selftest=selftest, as_json=as_json)
 
 
