@@ -120,7 +120,8 @@ def test_the_build_facts_in_the_image_are_json_with_commit_and_digest() -> None:
 
 def test_a_missing_component_is_told_with_template_and_line() -> None:
     planned = structs.replace(image(), components={})
-    with pytest.raises(StackError, match=r"images/zluda/Dockerfile\.j2, line \d+.*rocm-build") as told:
+    where = r"images/zluda/Dockerfile\.j2, line \d+.*rocm-build"
+    with pytest.raises(StackError, match=where) as told:
         render_dockerfile(planned)
     assert "explain" in told.value.hint
 

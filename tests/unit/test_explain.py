@@ -94,6 +94,13 @@ def test_without_a_name_every_name_is_listed() -> None:
     assert "smollm2-135m" in run("explain").out
 
 
+def test_names_complete_in_the_shell(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("_ZLUDA_STACK_COMPLETE", "bash_complete")
+    monkeypatch.setenv("COMP_WORDS", "zluda-stack explain gfx120")
+    monkeypatch.setenv("COMP_CWORD", "2")
+    assert run().out.split() == ["plain,gfx1200", "plain,gfx1201"]
+
+
 def test_nothing_claims_to_have_run_on_amd_hardware() -> None:
     proven = {Evidence.BUILT_HERE, Evidence.CUDA_HARDWARE}
     for gpu in CATALOG.gpus.values():

@@ -12,7 +12,7 @@ from tests.unit.command_line import CASES, NO_GPU, Outcome, run, settle
 from tests.unit.plans import image
 from zluda_stack import paths
 from zluda_stack.catalog.load import load
-from zluda_stack.errors import ExitCode, UsageError
+from zluda_stack.errors import ExitCode, HostProblem, UsageError
 from zluda_stack.render.committed import render_committed
 from zluda_stack.render.dockerfiles import render_dockerfile
 from zluda_stack.render.project import write_project
@@ -64,6 +64,19 @@ def test_force_overwrites(tmp_path: Path) -> None:
     (tmp_path / "two.sh").write_text("mine\n")
     write_project(FILES, tmp_path, force=True)
     assert (tmp_path / "two.sh").read_text() == FILES["two.sh"]
+
+
+def test_a_folder_where_a_file_should_be_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "two.sh").mkdir()
+    with pytest.raises(UsageError, match=r"two\.sh"):
+        write_project(FILES, tmp_path)
+    assert not (tmp_path / "a").exists()
+
+
+def test_a_file_where_the_folder_should_be_is_a_host_problem(tmp_path: Path) -> None:
+    (tmp_path / "out").write_text("")
+    with pytest.raises(HostProblem, match="out"):
+        write_project(FILES, tmp_path / "out")
 
 
 def test_render_for_a_card_that_is_not_here_writes_all_its_files(tmp_path: Path) -> None:

@@ -121,10 +121,11 @@ def _gpu(gpu: Gpu) -> Explanation:
             ("integrated", _YES_NO[gpu.integrated]),
             ("in ROCm's official list", gpu.rocm_official),
             ("ZLUDA translates for it", gpu.zluda.value),
-            ("way without translation", gpu.native.value),
             ("rocBLAS kernels", _YES_NO[gpu.rocblas_kernels]),
         ],
     )
+    # Which way serves a card best without ZLUDA is our choice; it was tried on none of them.
+    facts += _facts(Evidence.UNPROVEN, [("way without translation", gpu.native.value)])
     fallback = gpu.kernel_fallback
     if fallback is not None:
         value = f"those of {fallback.target}, with HSA_OVERRIDE_GFX_VERSION={fallback.hsa_override}"

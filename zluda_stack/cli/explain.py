@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from zluda_stack.cli import context, output
+from zluda_stack.cli.options import json_option
 
 if TYPE_CHECKING:
     from zluda_stack.catalog.explain import Explanation
@@ -14,9 +15,16 @@ if TYPE_CHECKING:
 _UNVERIFIED = "unverified: nobody has seen it"
 
 
+def _complete(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
+    from zluda_stack.catalog.explain import names
+
+    every = (name for group in names(context.catalog()).values() for name in group)
+    return [name for name in every if name.startswith(incomplete)]
+
+
 @click.command()
-@click.argument("name", nargs=-1)
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.argument("name", nargs=-1, shell_complete=_complete)
+@json_option
 def explain(name: tuple[str, ...], *, as_json: bool) -> None:
     """Say what is known of a GPU, base image, component, model, client or combination.
 

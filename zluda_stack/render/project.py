@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from zluda_stack import paths
-from zluda_stack.errors import PlanRefused, UsageError
+from zluda_stack.errors import HostProblem, PlanRefused, UsageError
 from zluda_stack.files import write_atomic
 from zluda_stack.plan.types import ImagePlan, Plan
 from zluda_stack.render.compose import render_compose
@@ -91,6 +91,13 @@ def _digest(text: str) -> str:
 
 def _digest_of_file(path: Path) -> str | None:
     """The sha256 of the file, None when there is none; a folder is never what was rendered."""
-    if not path.exists():
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    except (FileNotFoundError, NotADirectoryError):
         return None
-    return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
+    except IsADirectoryError:
+        return ""
+    except OSError as error:
+        raise HostProblem(
+            f"cannot read {path}: {error.strerror}", "Check the owner of the file and its folder."
+        ) from error
