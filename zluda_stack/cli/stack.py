@@ -203,26 +203,20 @@ def _print_ready(plan: Plan, *, untouched: bool) -> None:
 
 
 def _print_dry_run(plan: Plan, engine: Engine, *, as_json: bool) -> None:
-    download = _missing_model(plan)
-    commands = engine.commands(plan)
-    if as_json:
-        output.print_json({"download": download, "commands": commands})
-        return
-    if download is not None:
-        output.say(f"# fetches the model {download['model']} ({download['size']})")
-    for command in commands:
-        output.say(shlex.join(command))
-
-
-def _missing_model(plan: Plan) -> dict[str, str] | None:
-    """The model that `up` would fetch first, None when its file is there."""
+    """Print the exact commands of `up`, the download of the model first where it is needed."""
     from zluda_stack.models.store import Store
 
     model = plan.model.catalogued
-    if model is None or Store(paths.model_store()).get(model) is not None:
-        return None
-    size = "of unknown size" if model.size is None else output.megabytes(model.size)
-    return {"model": model.name, "size": size}
+    pull = () if model is None else Store(paths.model_store()).pull_commands(model)
+    commands = engine.commands(plan)
+    if as_json:
+        output.print_json({"download": pull, "commands": commands})
+        return
+    if model is not None and pull:
+        size = "" if model.size is None else f" ({output.megabytes(model.size)})"
+        output.say(f"# fetch the model {model.name}{size}")
+    for command in (*pull, *commands):
+        output.say(shlex.join(command))
 
 
 def _print_one(status: StackStatus) -> None:
