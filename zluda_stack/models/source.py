@@ -29,6 +29,9 @@ class Source(Protocol):
     def space_needed(self) -> int:
         """Bytes that must be free while the model is fetched."""
 
+    def commands(self, folder: Path) -> tuple[tuple[str, ...], ...]:
+        """The commands that `fetch` runs, for --dry-run."""
+
     def fetch(self, folder: Path, progress: Progress, lock: int) -> Fetched:
         """Fetch the model into `folder`, check it against the catalogue, leave nothing running.
 

@@ -32,8 +32,8 @@ from zluda_stack.progress import Progress
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,99}")
 _READ_ONLY = 0o444
-# No model can have this name: it begins with a dot.
-_WHOLE_STORE = ".store"
+# No model has this name: it begins with a dot.
+_ALL_NAMES = ".names"
 
 
 class EntryState(str, Enum):
@@ -113,6 +113,12 @@ class Store:
                 "Check the folder's owner and free space.",
             ) from error
 
+    def pull_commands(self, model: Model) -> tuple[tuple[str, ...], ...]:
+        """The commands that `ensure` would run: none when the model is there."""
+        if self.get(model) is not None:
+            return ()
+        return source_of(model).commands(self._pull_folder(model.name))
+
     def entries(self) -> tuple[Entry, ...]:
         """Every model that is in the store, whole or not, by name."""
         names = {path.stem for path in self._root.glob("names/*.json")}
@@ -148,13 +154,20 @@ class Store:
 
         Raises UsageError when the store has no such model, HostProblem while it is being pulled.
         """
-        with self._lock(name, _busy(name)):
-            if self._entry(name) is None and self._record(name) is None:
-                raise _not_here(name)
-            with self._lock(_WHOLE_STORE):
-                self._record_file(name).unlink(missing_ok=True)
-                self._drop_unnamed_files()
-            shutil.rmtree(self._pull_folder(name), ignore_errors=True)
+        with self._lock(name, _busy(name)), self._lock_names():
+            for path in self.removal(name):
+                if path.is_dir():
+                    shutil.rmtree(path, ignore_errors=True)
+                else:
+                    path.unlink(missing_ok=True)
+
+    def removal(self, name: str) -> tuple[Path, ...]:
+        """The files and folders that `remove` deletes. Raises UsageError when there is none."""
+        own = [self._record_file(name), self._pull_folder(name)]
+        paths = tuple(path for path in own if path.exists())
+        if not paths:
+            raise _not_here(name)
+        return paths + self._unnamed_files(without=name)
 
     def _pull(self, model: Model, progress: Progress, lock: int) -> Path:
         source = source_of(model)
@@ -173,23 +186,28 @@ class Store:
         blob = self._blob(record)
         blob.parent.mkdir(exist_ok=True)
         fetched.path.chmod(_READ_ONLY)
-        with self._lock(_WHOLE_STORE):
+        with self._lock_names():
             write_atomic(self._record_file(name), msgspec.json.encode(record))
             fetched.path.replace(blob)
-            self._drop_unnamed_files()
+            for path in self._unnamed_files():
+                path.unlink(missing_ok=True)
         return blob
 
-    def _drop_unnamed_files(self) -> None:
-        """Remove blobs that no record names, and damaged files that none needs any more."""
-        records = [self._record(path.stem) for path in self._root.glob("names/*.json")]
+    def _unnamed_files(self, *, without: str | None = None) -> tuple[Path, ...]:
+        """Blobs that no record but that of `without` names, and damaged files none needs."""
+        names = {path.stem for path in self._root.glob("names/*.json")} - {without}
+        records = [self._record(name) for name in names]
         named = {self._blob(record).name for record in records if record is not None}
-        whole = {blob.name for blob in self._root.glob("blobs/*")} & named
-        for blob in self._root.glob("blobs/*"):
-            if blob.name not in named:
-                blob.unlink(missing_ok=True)
-        for damaged in self._root.glob("damaged/*"):
-            if damaged.name in whole or damaged.name not in named:
-                damaged.unlink(missing_ok=True)
+        blobs = tuple(self._root.glob("blobs/*"))
+        needless = {blob.name for blob in blobs} & named
+        return tuple(
+            [blob for blob in blobs if blob.name not in named]
+            + [
+                damaged
+                for damaged in self._root.glob("damaged/*")
+                if damaged.name in needless or damaged.name not in named
+            ]
+        )
 
     def _clear_dead_pulls(self) -> None:
         for folder in self._root.glob("pulls/*"):
@@ -235,10 +253,12 @@ class Store:
 
         return watch
 
-    def _lock(
-        self, name: str, while_waiting: Callable[[], None] = lambda: None
-    ) -> AbstractContextManager[int]:
-        return locked(self._lock_file(name), while_waiting)
+    def _lock(self, name: str, while_waiting: Callable[[], None]) -> AbstractContextManager[int]:
+        return locked(self._lock_file(_checked(name)), while_waiting)
+
+    def _lock_names(self) -> AbstractContextManager[int]:
+        """Held for the moment in which records and blobs change, which names can share."""
+        return locked(self._lock_file(_ALL_NAMES), lambda: None)
 
     def _record(self, name: str) -> _Record | None:
         try:

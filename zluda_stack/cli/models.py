@@ -1,0 +1,120 @@
+"""`models`: what the catalogue and the store have, and how a model gets in and out."""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING
+
+import click
+
+from zluda_stack.cli import context, output
+from zluda_stack.cli.options import dry_run_option, json_option
+from zluda_stack.errors import ExitCode, HostProblem
+
+if TYPE_CHECKING:
+    from zluda_stack.models.listing import ListedModel
+    from zluda_stack.models.store import Check, Store
+
+
+@click.group()
+def models() -> None:
+    """List, fetch, check and remove models."""
+
+
+@models.command("list")
+@json_option
+def list_(*, as_json: bool) -> None:
+    """Show the models of the catalogue, and which of them are here."""
+    from zluda_stack.models.listing import listed
+
+    lines = listed(context.catalog(), _store())
+    if as_json:
+        output.print_json(lines)
+        return
+    columns = ("model", "state", "size", "context", "licence", "evidence")
+    output.table(columns, [_row(line) for line in lines])
+
+
+@models.command()
+@click.argument("name")
+@dry_run_option
+def pull(name: str, *, dry_run: bool) -> None:
+    """Fetch the model NAME of the catalogue, check its hash and keep it."""
+    from zluda_stack.models.listing import find_model
+
+    model, store = find_model(context.catalog(), name), _store()
+    if dry_run:
+        for command in store.pull_commands(model):
+            output.say(shlex.join(command))
+        return
+    with output.progress() as progress:
+        path = store.ensure(model, progress)
+    output.say(f"{name} is ready: {path}")
+
+
+@models.command()
+@click.argument("name")
+@dry_run_option
+def rm(name: str, *, dry_run: bool) -> None:
+    """Remove the model NAME, or what a stopped pull of it left."""
+    from zluda_stack.models.listing import find_entry
+
+    store = _store()
+    entry = find_entry(store, name)
+    if dry_run:
+        output.say(shlex.join(("rm", "-rf", *map(str, store.removal(name)))))
+        return
+    store.remove(name)
+    output.say(f"Removed {name} ({entry.state.value}, {output.megabytes(entry.bytes)}).")
+
+
+@models.command()
+@click.argument("names", nargs=-1, metavar="[NAME]...")
+@json_option
+@click.pass_context
+def verify(ctx: click.Context, names: tuple[str, ...], *, as_json: bool) -> None:
+    """Hash the models NAME, or all that are here, and compare with what was fetched."""
+    from zluda_stack.models.listing import find_entry
+
+    store = _store()
+    entries = [find_entry(store, name) for name in names] or store.entries()
+    with output.progress() as progress:
+        checks = [store.verify(entry.name, progress) for entry in entries if entry.sha256]
+    damaged = [check.name for check in checks if not check.whole]
+    if as_json:
+        output.print_json(checks)
+        ctx.exit(ExitCode.HOST if damaged else ExitCode.OK)
+    for check in checks:
+        output.say(_verdict(check))
+    if damaged:
+        raise HostProblem(
+            f"{len(damaged)} of {len(checks)} models are damaged: {', '.join(damaged)}",
+            f"They are not served any more; `zluda-stack models pull {damaged[0]}` heals it.",
+        )
+
+
+def _store() -> Store:
+    from zluda_stack import paths
+    from zluda_stack.models.store import Store
+
+    return Store(paths.model_store())
+
+
+def _row(line: ListedModel) -> tuple[str, ...]:
+    whole = line.size if line.size is not None else line.bytes
+    partial = line.state in {"pulling", "incomplete"}
+    return (
+        line.name,
+        f"{line.state} ({output.megabytes(line.bytes)})" if partial else line.state,
+        output.megabytes(whole) if whole else "unknown",
+        "unknown" if line.context_length is None else str(line.context_length),
+        line.licence or "unknown",
+        "not in the catalogue" if line.evidence is None else line.evidence.value,
+    )
+
+
+def _verdict(check: Check) -> str:
+    if check.whole:
+        return f"{check.name}: whole (sha256 {check.expected})"
+    found = f"found sha256 {check.found}" if check.found else "its file is gone"
+    return f"{check.name}: damaged: expected sha256 {check.expected}, {found}"
