@@ -99,7 +99,7 @@ class EmbeddedEngine:
     ) -> StackStatus:
         status = self.status(plan.name)
         current = read_plan(folder) if folder.lives(SUPERVISOR) else None
-        if current is not None and folder.key.exists() and _same_run(current, plan):
+        if current is not None and folder.key.exists() and same_run(current, plan):
             if status.healthy:
                 return status
             if status.state is State.STARTING:
@@ -208,12 +208,16 @@ class _Change:
 
     @contextlib.contextmanager
     def undone_on_interrupt(self) -> Iterator[None]:
-        """On Ctrl-C, stop what was started; a second Ctrl-C does not wait for it."""
+        """On Ctrl-C, stop what was started; further ones do not disturb that."""
         self._made = True
         try:
             yield
         except KeyboardInterrupt:
-            _stop(self._folder, Silent(), impatient=True)
+            handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
+            try:
+                _stop(self._folder, Silent(), impatient=True)
+            finally:
+                signal.signal(signal.SIGINT, handler)
             raise
 
     def interrupted(self, name: str) -> Interrupted:
@@ -243,7 +247,7 @@ def _alone(folder: StackFolder, progress: Progress) -> contextlib.AbstractContex
     return locks.alone(folder.operation_lock, on_wait)
 
 
-def _same_run(current: Plan, wanted: Plan) -> bool:
+def same_run(current: Plan, wanted: Plan) -> bool:
     """True when both plans start the same processes; their explanations may differ."""
     return (current.model, current.endpoint, current.threads) == (
         wanted.model,

@@ -22,9 +22,9 @@ def require_free(endpoint: EndpointPlan) -> None:
                 if family == socket.AF_INET6:
                     probe.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
                 probe.bind(address)
-    except socket.gaierror as error:
+    except (socket.gaierror, UnicodeError) as error:
         raise HostProblem(
-            f"{endpoint.bind} is not an address: {error.strerror}",
+            f"{endpoint.bind} is not an address",
             "Give --bind an address of this machine, such as 127.0.0.1.",
         ) from error
     except OSError as error:
