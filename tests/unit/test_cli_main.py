@@ -174,7 +174,7 @@ def test_ctrl_c_ends_in_one_clean_line_and_130(monkeypatch: pytest.MonkeyPatch) 
     told = run("plan")
 
     assert told.code == ExitCode.INTERRUPTED
-    assert told.err.splitlines()[0] == "error: interrupted"
+    assert told.err == "error: interrupted\n"
     assert run("plan", "--json").json["error"]["exit_code"] == ExitCode.INTERRUPTED
 
 

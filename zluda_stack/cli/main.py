@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TextIO
 import click
 
 from zluda_stack.cli.context import Invocation, invocation
-from zluda_stack.errors import ExitCode, StackError, UsageError
+from zluda_stack.errors import ExitCode, Interrupted, StackError, UsageError
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -132,7 +132,7 @@ def _global_options(*, hidden: bool) -> list[click.Parameter]:
             expose_value=False,
             hidden=hidden,
             callback=_set_verbose,
-            help="Say more; show where an internal error came from.",
+            help="Show where an internal error came from.",
         ),
         click.Option(
             ["--no-color"],
@@ -250,14 +250,12 @@ def _report(error: BaseException, run: Invocation, arguments: list[str]) -> int:
 
 
 def _as_stack_error(error: BaseException, run: Invocation, arguments: list[str]) -> StackError:
-    from zluda_stack.errors import Interrupted
-
     if isinstance(error, StackError):
         return error
     if isinstance(error, click.ClickException):
         return _from_click(error, arguments)
     if isinstance(error, KeyboardInterrupt | click.exceptions.Abort | EOFError):
-        return Interrupted("interrupted", "Run the same command again to go on.")
+        return Interrupted("interrupted")
     from zluda_stack.cli.crash import record
 
     return record(error, verbose=run.verbose)

@@ -161,8 +161,7 @@ class PlainProgress:
     def bytes(self, done: int, total: int | None) -> None:
         """Print how far the step is, unless a line was printed just now."""
         if self._clock() - self._last >= _SECONDS_BETWEEN_PLAIN_LINES:
-            whole = "" if total is None else f" of {megabytes(total)}"
-            self._line(f"  {megabytes(done)}{whole}")
+            self._line(f"  {_amount(done, total)}")
 
     def _line(self, text: str) -> None:
         self._stream.write(text + "\n")
@@ -178,6 +177,7 @@ class LiveProgress:
 
         self._console = _console(stream)
         self._text = ""
+        self._size = ""
         self._task: TaskID | None = None
         self._live: RichProgress = Progress(
             SpinnerColumn(),
@@ -211,22 +211,27 @@ class LiveProgress:
         if self._task is not None and name == self._text:
             return
         self._finish(mark="✓")
-        self._text = name
+        self._text, self._size = name, ""
         self._task = self._live.add_task(name, total=None, size="")
 
     def bytes(self, done: int, total: int | None) -> None:
         """Move the bar of the running step."""
         if self._task is None:
             return
-        size = megabytes(done) if total is None else f"{megabytes(done)} of {megabytes(total)}"
-        self._live.update(self._task, completed=done, total=total, size=size)
+        self._size = _amount(done, total)
+        self._live.update(self._task, completed=done, total=total, size=self._size)
 
     def _finish(self, *, mark: str) -> None:
         if self._task is None:
             return
         self._live.remove_task(self._task)
         self._task = None
-        self._live.console.print(f"{mark} {self._text}")
+        size = f" ({self._size})" if self._size else ""
+        self._live.console.print(f"{mark} {self._text}{size}")
+
+
+def _amount(done: int, total: int | None) -> str:
+    return megabytes(done) if total is None else f"{megabytes(done)} of {megabytes(total)}"
 
 
 def megabytes(count: int) -> str:
