@@ -22,7 +22,7 @@ def read_docker(environ: Mapping[str, str]) -> DockerFacts:
     if program is None:
         return DockerFacts(problem="the docker command is not installed")
     with ThreadPoolExecutor(max_workers=2) as pool:
-        version = pool.submit(_run, (program, "version", "--format", "json"), environ)
+        version = pool.submit(_run, (program, "version", "--format", "{{json .}}"), environ)
         compose = pool.submit(_run, (program, "compose", "version", "--short"), environ)
         return _facts(version.result(), compose.result())
 
