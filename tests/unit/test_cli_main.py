@@ -257,6 +257,18 @@ def test_closed_output_is_no_traceback() -> None:
     assert "Traceback" not in done.stderr
 
 
+def test_text_that_the_terminal_cannot_show_is_escaped() -> None:
+    done = subprocess.run(
+        [*PROGRAM, "config", "get", "model"],
+        env={**os.environ, "PYTHONIOENCODING": "latin-1", "ZLUDA_STACK_MODEL": "模型.gguf"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert (done.returncode, done.stdout) == (ExitCode.OK, "\\u6a21\\u578b.gguf\n")
+
+
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_completion_prints_a_script(shell: str) -> None:
     script = run("completion", shell)

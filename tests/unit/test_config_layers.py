@@ -68,6 +68,8 @@ def test_a_hyphen_in_a_key_is_answered_with_the_right_key(tmp_path: Path) -> Non
     [
         ("port: '8080'", "a whole number from 1 to 65535", "the text '8080'"),
         ("port: 0", "a whole number from 1 to 65535", "the number 0"),
+        (f"port: 0x{'f' * 5000}", "a whole number from 1 to 65535", "a number of more than 64"),
+        (f"port: {'9' * 5000}", "a whole number from 1 to 65535", "the text '999"),
         ("port: 80.5", "a whole number from 1 to 65535", "the number 80.5"),
         ("port: [1, 2]", "a whole number from 1 to 65535", "a list"),
         ("gpu: no", "text", "the switch false"),

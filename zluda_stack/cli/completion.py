@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import click
-from click.shell_completion import get_completion_class
+from click.shell_completion import BashComplete, FishComplete, ShellComplete, ZshComplete
 
-_LOADING = {
-    "bash": 'eval "$(zluda-stack completion bash)"',
-    "zsh": 'eval "$(zluda-stack completion zsh)"',
-    "fish": "zluda-stack completion fish | source",
+_SHELLS: dict[str, type[ShellComplete]] = {
+    "bash": BashComplete,
+    "fish": FishComplete,
+    "zsh": ZshComplete,
 }
 
 
 @click.command()
-@click.argument("shell", type=click.Choice(sorted(_LOADING)))
+@click.argument("shell", type=click.Choice(list(_SHELLS)))
 @click.pass_context
 def completion(ctx: click.Context, shell: str) -> None:
     """Print the completion script for SHELL.
@@ -23,6 +23,5 @@ def completion(ctx: click.Context, shell: str) -> None:
     """
     from zluda_stack.cli.main import COMPLETION_VARIABLE, PROGRAM
 
-    kind = get_completion_class(shell)
-    assert kind is not None  # noqa: S101
-    click.echo(kind(ctx.find_root().command, {}, PROGRAM, COMPLETION_VARIABLE).source())
+    script = _SHELLS[shell](ctx.find_root().command, {}, PROGRAM, COMPLETION_VARIABLE)
+    click.echo(script.source())

@@ -51,10 +51,11 @@ def project_file() -> Path | None:
     from zluda_stack.config import layers
 
     try:
-        folder = Path.cwd()
+        return layers.find_project_file(Path.cwd(), Path.home())
     except FileNotFoundError as error:
         raise UsageError("the current folder is gone", "Change to one that exists.") from error
-    return layers.find_project_file(folder, Path.home())
+    except RuntimeError as error:
+        raise UsageError("this user has no home folder", "Set HOME to one.") from error
 
 
 def facts(ctx: click.Context, settings: Settings) -> HostFacts:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -194,13 +195,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns the exit code, always one of ExitCode. Nothing is raised: what went wrong is told
     on stderr in one line, with the next step in another, or on stdout as JSON under --json.
     """
-    _open_missing_streams()
+    _prepare_streams()
     arguments = list(sys.argv[1:] if argv is None else argv)
-    instruction = os.environ.get(COMPLETION_VARIABLE)
-    if instruction:
-        from click.shell_completion import shell_complete
-
-        return shell_complete(cli, {}, PROGRAM, COMPLETION_VARIABLE, instruction)
     run = Invocation()
     try:
         try:
@@ -215,6 +211,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _invoke(arguments: list[str], run: Invocation) -> int:
+    instruction = os.environ.get(COMPLETION_VARIABLE)
+    if instruction:
+        from click.shell_completion import shell_complete
+
+        return shell_complete(cli, {"obj": run}, PROGRAM, COMPLETION_VARIABLE, instruction)
     try:
         with cli.make_context(PROGRAM, arguments, obj=run) as ctx:
             cli.invoke(ctx)
@@ -290,11 +291,13 @@ def _did_you_mean(name: str, known: Sequence[str], command: str) -> str:
     return f"Did you mean {close[0]}? {listing}" if close else listing
 
 
-def _open_missing_streams() -> None:
-    """Give a program that was started without stdout or stderr ones that lead nowhere."""
+def _prepare_streams() -> None:
+    """Let no output fail: closed streams lead nowhere, what an encoding lacks is escaped."""
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
             setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def _silence(stream: TextIO) -> None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import sys
 import time
-from typing import TYPE_CHECKING, Protocol, TextIO
+from typing import TYPE_CHECKING, TextIO
 
 import click
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
+    from contextlib import AbstractContextManager
     from types import TracebackType
 
     from rich.console import Console
@@ -114,21 +115,11 @@ def _console(stream: TextIO) -> Console:
     )
 
 
-class ShownProgress(Protocol):
-    """Progress that is on display inside a `with` block and gone, or complete, after it."""
+def progress(stream: TextIO | None = None) -> AbstractContextManager[Progress]:
+    """Progress for people on stderr: live lines on a terminal, plain ones elsewhere.
 
-    def __enter__(self) -> Progress: ...
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None: ...
-
-
-def progress(stream: TextIO | None = None) -> ShownProgress:
-    """Progress for people on stderr: live lines on a terminal, plain ones elsewhere."""
+    It is on display inside the `with` block; steps that are over stay there after it.
+    """
     shown = sys.stderr if stream is None else stream
     if shown.isatty() and os.environ.get("TERM") != "dumb":
         return LiveProgress(shown)
@@ -175,7 +166,6 @@ class LiveProgress:
     def __init__(self, stream: TextIO) -> None:
         from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-        self._console = _console(stream)
         self._text = ""
         self._size = ""
         self._task: TaskID | None = None
@@ -185,7 +175,7 @@ class LiveProgress:
             BarColumn(bar_width=30),
             TextColumn("{task.fields[size]}", markup=False),
             TimeElapsedColumn(),
-            console=self._console,
+            console=_console(stream),
             transient=True,
         )
 

@@ -173,7 +173,7 @@ def _self_test(plan: Plan, *, show: bool) -> tuple[Check, ...]:
     from zluda_stack.verify import selftest
 
     with output.progress() as progress:
-        progress.step("asking the model something, in both dialects, streaming and not")
+        progress.step("asking the model in both dialects")
         checks = selftest.run(plan.endpoint.url, keys.ensure_key(plan.name), plan.model.name)
     if show:
         for check in checks:

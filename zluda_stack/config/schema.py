@@ -6,7 +6,7 @@ import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Literal
+from typing import Literal, cast
 
 import msgspec
 from msgspec import inspect
@@ -15,17 +15,15 @@ from zluda_stack.settings import Settings
 
 
 class WrongValue(Exception):
-    """A value that its setting does not take: `expected` and `found` in words."""
+    """A value that its setting does not take; says what was expected and what was found."""
 
     def __init__(self, expected: str, found: str) -> None:
         super().__init__(f"expected {expected}, found {found}")
-        self.expected = expected
-        self.found = found
 
 
 @dataclass(frozen=True)
 class Setting:
-    """One setting: what it is for, what it takes (`expected`, in words), its default."""
+    """One setting: what it is for, what it takes (`expected`, in words)."""
 
     key: str
     help: str
@@ -34,7 +32,6 @@ class Setting:
     choices: tuple[str, ...]
     optional: bool
     type: object
-    default: object
 
     def convert(self, value: object, *, lenient: bool) -> object:
         """`value` as the setting's type; raises WrongValue.
@@ -55,16 +52,17 @@ class Setting:
 @cache
 def known_settings() -> Mapping[str, Setting]:
     """Every setting by its key, in the order of `Settings`."""
-    described = inspect.type_info(Settings)
-    assert isinstance(described, inspect.StructType)  # noqa: S101
+    described = cast(inspect.StructType, inspect.type_info(Settings))
     types = {field.name: field.type for field in msgspec.structs.fields(Settings)}
     return {field.name: _setting(field, types[field.name]) for field in described.fields}
 
 
 def in_words(value: object) -> str:
-    """`value`, with its kind, as an error message names it; long text is cut."""
+    """`value`, with its kind, as an error message names it; what is long is cut."""
     if isinstance(value, bool):
         return f"the switch {str(value).lower()}"
+    if isinstance(value, int) and value.bit_length() > 64:
+        return "a number of more than 64 bits"
     if isinstance(value, int | float):
         return f"the number {value}"
     if isinstance(value, str):
@@ -89,7 +87,6 @@ def _setting(field: inspect.Field, annotation: object) -> Setting:
         choices=choices,
         optional=optional,
         type=annotation,
-        default=field.default,
     )
 
 

@@ -16,7 +16,7 @@ from zluda_stack.errors import UsageError
 # A settings file has a dozen short lines; this keeps hostile ones from costing time.
 _LARGEST = 65536
 _EDIT = "Correct the file; `zluda-stack config edit` opens it."
-_SCALARS = {"str": str, "int": int, "float": float, "bool": bool, "null": type(None)}
+_SCALARS = frozenset({"str", "int", "float", "bool", "null"})
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,7 @@ def _checked(setting: Setting, value: object, path: Path, line: int) -> object:
     try:
         return setting.convert(value, lenient=False)
     except WrongValue as wrong:
-        close = nearest(str(value), setting.choices)
+        close = nearest(value, setting.choices) if isinstance(value, str) else ()
         if close:
             hint = f"Did you mean {close[0]}?"
         elif setting.kind == "text" and not isinstance(value, str):
