@@ -12,7 +12,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from zluda_stack import paths
 from zluda_stack.engines.embedded import locks, logs, ports
+from zluda_stack.engines.embedded.engine import EmbeddedEngine, same_run
 from zluda_stack.engines.embedded.state import (
     SUPERVISOR,
     RunRecord,
@@ -25,6 +27,7 @@ from zluda_stack.engines.embedded.state import (
 from zluda_stack.errors import HostProblem
 from zluda_stack.host.facts import RunningStack
 from zluda_stack.plan.types import EndpointPlan, ModelPlan, Plan, to_json
+from zluda_stack.progress import Silent
 
 
 def plan(name: str, *, bind: str = "127.0.0.1", port: int = 4242) -> Plan:
@@ -109,6 +112,21 @@ def test_a_lock_is_held_by_its_heirs_until_the_last_has_ended(tmp_path: Path) ->
     assert locks.take(lock, patience=0) is None
     heir.communicate(b"\n")
     assert not locks.held(lock)
+
+
+def test_a_state_folder_that_is_none_is_a_host_problem_for_every_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    paths.stacks().parent.mkdir()
+    paths.stacks().write_text("a file where the folder should be")
+    engine = EmbeddedEngine()
+    with pytest.raises(HostProblem, match="cannot read"):
+        engine.status("one")
+    with pytest.raises(HostProblem, match="cannot use"):
+        engine.up(plan("one"), Silent())
+    assert not engine.down("one", Silent())
+    assert running_stacks(paths.stacks()) == ()
 
 
 def test_a_second_command_is_told_that_it_waits_and_then_goes_on(tmp_path: Path) -> None:
@@ -257,8 +275,6 @@ def test_a_port_whose_last_connection_has_just_ended_is_free() -> None:
 
 
 def test_a_plan_that_differs_in_words_only_is_the_same_run() -> None:
-    from zluda_stack.engines.embedded.engine import same_run
-
     current = plan("one")
     assert same_run(current, msgspec.structs.replace(current, headline="Other words"))
     assert not same_run(current, msgspec.structs.replace(current, threads=3))

@@ -266,6 +266,24 @@ def test_health_says_that_the_model_is_loading(
     assert "loaded" in json.loads(body)["message"]
 
 
+def test_a_request_while_the_model_loads_is_503_in_the_dialect(
+    gateway: RunningGateway, model_server: Start
+) -> None:
+    model_server(whole(b'{"error":{"code":503}}', status=b"503 Service Unavailable"))
+    response, body = gateway.request("POST", MESSAGES, body=b"{}")
+    assert response.status == 503
+    assert json.loads(body)["error"]["type"] == "overloaded_error"
+
+
+def test_health_of_a_model_server_that_is_silent_is_503(
+    gateway: RunningGateway, model_server: Start
+) -> None:
+    model_server(silence)
+    response, body = gateway.request("GET", "/health", {})
+    assert response.status == 503
+    assert "does not answer" in json.loads(body)["message"]
+
+
 def test_an_absent_model_server_is_503_and_one_that_dies_is_502_in_the_dialect(
     gateway: RunningGateway, model_server: Start
 ) -> None:

@@ -21,7 +21,7 @@ from zluda_stack.gateway import errors
 from zluda_stack.gateway.auth import CREDENTIALS, Keys
 from zluda_stack.gateway.errors import Dialect, Fault
 from zluda_stack.gateway.events import WholeEvents
-from zluda_stack.gateway.upstream import Upstream
+from zluda_stack.gateway.upstream import LOADING, Upstream
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -134,6 +134,8 @@ class Gateway:
         async with self._upstream.send(
             exchange.method, exchange.target, headers, content
         ) as response:
+            if response.status_code == httpx.codes.SERVICE_UNAVAILABLE:
+                raise Fault(503, LOADING)  # llama.cpp says it in no dialect of a client
             answer_headers = _end_to_end(
                 (name.lower(), value) for name, value in response.headers.raw
             )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -10,8 +11,10 @@ import httpx
 from zluda_stack.gateway.errors import Fault
 
 _CONNECT_SECONDS = 5.0
+_HEALTH_SECONDS = 5.0
 
 NOT_RUNNING = "the model server is not running; `zluda-stack status` says why"
+SILENT = "the model server does not answer"
 LOADING = "the model is still being loaded; try again in a moment"
 BROKE_OFF = (
     "the model server stopped while it worked on this request; `zluda-stack status` says why"
@@ -70,10 +73,15 @@ class Upstream:
     async def ready(self) -> Fault | None:
         """None when the server has loaded its model and answers, else what is missing."""
         try:
-            async with self.send("GET", b"/health", [], b"") as response:
-                return None if response.is_success else Fault(503, LOADING)
+            return await asyncio.wait_for(self._health(), _HEALTH_SECONDS)
+        except asyncio.TimeoutError:
+            return Fault(503, SILENT)
         except Fault as fault:
             return Fault(503, fault.message)
+
+    async def _health(self) -> Fault | None:
+        async with self.send("GET", b"/health", [], b"") as response:
+            return None if response.is_success else Fault(503, LOADING)
 
     async def aclose(self) -> None:
         """Close what is open."""

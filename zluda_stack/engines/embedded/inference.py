@@ -33,7 +33,7 @@ def _parameters(options: argparse.Namespace, folder: StackFolder) -> xllamacpp.C
     parameters.model.path = options.model
     parameters.model_alias = set(options.alias)
     parameters.n_ctx = options.context
-    parameters.n_gpu_layers = 0
+    parameters.n_gpu_layers = 0  # this engine's plans say CPU, whatever the wheel was built for
     parameters.hostnames = [folder.socket.name]
     parameters.ui = False
     parameters.endpoint_metrics = True

@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from zluda_stack.errors import HostProblem
+
 _POLL_SECONDS = 0.05
 
 
@@ -16,38 +18,33 @@ def held(path: Path) -> bool:
     """True when some process holds the lock file `path`. Needs no write permission.
 
     The shared lock that this takes for a moment does not disturb others who ask; who wants the
-    lock itself must try for longer than that moment (`take` does).
+    lock itself must try for longer than that moment (`take` does). Raises HostProblem.
     """
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return False
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(descriptor)
-    return False
+    with _told(path):
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return False
+        try:
+            return not _flock(descriptor, fcntl.LOCK_SH)
+        finally:
+            os.close(descriptor)
 
 
 def take(path: Path, *, patience: float = 1.0) -> int | None:
     """A descriptor that holds the lock `path` until it and its heirs are closed.
 
-    None when another process keeps it for `patience` seconds.
+    None when another process keeps it for `patience` seconds. Raises HostProblem.
     """
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     deadline = time.monotonic() + patience
-    while True:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+    with _told(path):
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        while not _flock(descriptor, fcntl.LOCK_EX):
             if time.monotonic() >= deadline:
                 os.close(descriptor)
                 return None
             time.sleep(_POLL_SECONDS)
-        else:
-            return descriptor
+    return descriptor
 
 
 @contextmanager
@@ -62,3 +59,22 @@ def alone(path: Path, on_wait: Callable[[], None]) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
+
+
+def _flock(descriptor: int, kind: int) -> bool:
+    try:
+        fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+@contextmanager
+def _told(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise HostProblem(
+            f"cannot lock {path}: {error.strerror}",
+            "Check the folder's owner; set XDG_STATE_HOME to a folder of yours on a local disk.",
+        ) from error

@@ -5,6 +5,7 @@ Everything here is cheap to import and to read: the host probe asks it on every 
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -13,6 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from zluda_stack.engines.embedded import locks
+from zluda_stack.errors import HostProblem
 from zluda_stack.files import write_atomic
 from zluda_stack.host.facts import RunningStack
 from zluda_stack.plan.types import Plan, from_json
@@ -125,9 +127,10 @@ def write_report(folder: StackFolder, report: InferenceReport) -> None:
 
 def read_plan(folder: StackFolder) -> Plan | None:
     """The plan of the last start; None when there was none or another version wrote it."""
+    data = _content(folder.plan)
     try:
-        return from_json(folder.plan.read_bytes())
-    except (FileNotFoundError, msgspec.MsgspecError):
+        return None if data is None else from_json(data)
+    except msgspec.MsgspecError:
         return None
 
 
@@ -144,14 +147,27 @@ def running_stacks(stacks_dir: Path) -> tuple[RunningStack, ...]:
     found = []
     for lock in sorted(stacks_dir.glob(f"*/{SUPERVISOR}.lock")):
         folder = StackFolder(lock.parent)
-        plan = _read(folder.plan, _EndpointOfPlan)
-        if plan is not None and folder.lives(SUPERVISOR):
-            found.append(RunningStack(name=folder.root.name, port=plan.endpoint.port))
+        with suppress(HostProblem):  # a folder that is not ours holds no stack of ours
+            plan = _read(folder.plan, _EndpointOfPlan)
+            if plan is not None and folder.lives(SUPERVISOR):
+                found.append(RunningStack(name=folder.root.name, port=plan.endpoint.port))
     return tuple(found)
 
 
 def _read(path: Path, kind: type[_StructT]) -> _StructT | None:
+    data = _content(path)
     try:
-        return msgspec.json.decode(path.read_bytes(), type=kind)
-    except (FileNotFoundError, msgspec.MsgspecError):
+        return None if data is None else msgspec.json.decode(data, type=kind)
+    except msgspec.MsgspecError:
         return None
+
+
+def _content(path: Path) -> bytes | None:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise HostProblem(
+            f"cannot read {path}: {error.strerror}", "Check whose folder it is."
+        ) from error
