@@ -13,9 +13,26 @@ def fits(client: Client, mode: ClientMode, context: int) -> Notice | None:
     return Notice(
         code="context-too-small",
         message=(
-            f"{client.title} ({mode.title}) needs a context of {mode.context_floor} tokens, of which its own prompt "
-            f"takes {mode.prompt_tokens}; the model is served with {context}"
+            f"{client.title} ({mode.title}) needs a context of {mode.context_floor} tokens, of "
+            f"which its own prompt takes {mode.prompt_tokens}; the model is served with {context}"
         ),
-        hint=f"Serve a model with a context of {mode.context_floor} tokens or more "
-        "(`zluda-stack models list`, then `zluda-stack up --model NAME --context TOKENS`).",
+        hint=_larger(mode) + _smaller(client, context),
     )
+
+
+def _larger(mode: ClientMode) -> str:
+    return (
+        f"Serve a model with a context of {mode.context_floor} tokens or more: "
+        "`zluda-stack up --model PATH --context TOKENS`."
+    )
+
+
+def _smaller(client: Client, context: int) -> str:
+    """The way on with another mode of the client, when one fits."""
+    for other in client.modes[1:]:
+        if context >= other.context_floor:
+            return (
+                f" Or use it {other.title}, which fits: "
+                f"`zluda-stack connect {client.name} --{other.name}`."
+            )
+    return ""

@@ -1,0 +1,341 @@
+"""The settings of the clients, read back as the clients and the shell read them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import msgspec
+import pytest
+import yaml
+
+from tests.unit.command_line import Outcome, run, settle
+from zluda_stack import keys, paths
+from zluda_stack.catalog.load import load
+from zluda_stack.errors import ExitCode
+from zluda_stack.files import write_atomic
+from zluda_stack.plan.clients import fits
+from zluda_stack.plan.types import EndpointPlan, ModelPlan, Plan, to_json
+from zluda_stack.render import clients
+
+CLAUDE = load().clients["claude"]
+ROOMY = 65536
+
+
+@pytest.fixture(autouse=True)
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home and a current folder of the test's own."""
+    return settle(tmp_path, monkeypatch)
+
+
+def started(
+    name: str = "default", *, context: int = ROOMY, port: int = 8080, host: str = "127.0.0.1"
+) -> str:
+    """Leave what `up` leaves of a stack; returns its key."""
+    plan = Plan(
+        name=name,
+        engine="embedded",
+        headline="CPU only.",
+        gpu=None,
+        skipped=(),
+        model=ModelPlan(
+            name="big", catalogued=None, path="/m.gguf", context=context, trained_context=context
+        ),
+        endpoint=EndpointPlan(bind=host, port=port, host=host),
+        client=None,
+        threads=None,
+    )
+    write_atomic(paths.stack(name) / "plan.json", to_json(plan))
+    return keys.ensure_key(name)
+
+
+def connect(*arguments: str) -> Outcome:
+    outcome = run("connect", *arguments)
+    assert outcome.code == ExitCode.OK, outcome.err
+    return outcome
+
+
+def after_eval(exports: str, **before: str) -> dict[str, str]:
+    """The environment of a POSIX shell that had `before` and evaluated `exports`."""
+    script = 'eval "$EXPORTS"; unset EXPORTS; env -0'
+    shown = subprocess.run(
+        ["sh", "-euc", script],
+        env={"PATH": os.environ["PATH"], "EXPORTS": exports, **before},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return dict(pair.split("=", 1) for pair in shown.stdout.split("\0") if pair)
+
+
+class TestEnv:
+    def test_eval_gives_both_dialects_their_address_and_key(self) -> None:
+        key = started(port=8123)
+        seen = after_eval(connect("env").out)
+        assert seen["OPENAI_BASE_URL"] == "http://127.0.0.1:8123/v1"
+        assert seen["ANTHROPIC_BASE_URL"] == "http://127.0.0.1:8123"
+        assert seen["OPENAI_API_KEY"] == seen["ANTHROPIC_AUTH_TOKEN"] == key
+
+    def test_a_key_for_another_server_is_not_sent_to_this_one(self) -> None:
+        started()
+        assert "ANTHROPIC_API_KEY" not in after_eval(
+            connect("env").out, ANTHROPIC_API_KEY="sk-of-another-server"
+        )
+
+    def test_each_stack_has_its_own_settings(self) -> None:
+        mine, other = started(), started("other", port=9000)
+        seen = after_eval(connect("env", "--name", "other").out)
+        assert seen["OPENAI_API_KEY"] == other != mine
+        assert seen["OPENAI_BASE_URL"] == "http://127.0.0.1:9000/v1"
+
+    def test_an_ipv6_address_is_in_brackets(self) -> None:
+        started(host="::1")
+        assert connect("env", "--json").json["ANTHROPIC_BASE_URL"] == "http://[::1]:8080"
+
+    def test_a_value_with_anything_in_it_survives_the_shell(self) -> None:
+        nasty = "a b'c\"d$e`f\\g\nh;i"
+        assert after_eval(clients.shell({"NASTY": nasty}))["NASTY"] == nasty
+
+    @pytest.mark.parametrize("client", ["env", "claude", "openai", "vscode"])
+    def test_a_stack_that_was_never_started_is_an_engine_failure(self, client: str) -> None:
+        outcome = run("connect", client, "--name", "other")
+        assert outcome.code == ExitCode.ENGINE
+        assert "zluda-stack up --name other" in outcome.err
+        assert outcome.out == ""
+
+
+class TestClaude:
+    def test_the_exports_name_the_model_the_context_and_the_key(self) -> None:
+        key = started()
+        seen = after_eval(connect("claude").out, CLAUDE_CODE_SIMPLE="1")
+        assert seen["ANTHROPIC_AUTH_TOKEN"] == key
+        assert seen["ANTHROPIC_MODEL"] == "default"
+        assert {
+            seen[f"ANTHROPIC_DEFAULT_{size}_MODEL"] for size in ("HAIKU", "SONNET", "OPUS")
+        } == {"default"}
+        assert seen["CLAUDE_CODE_MAX_CONTEXT_TOKENS"] == str(ROOMY)
+        assert seen["CLAUDE_CODE_ATTRIBUTION_HEADER"] == "0"
+        assert seen["CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC"] == "1"
+        assert "CLAUDE_CODE_SIMPLE" not in seen
+
+    def test_simple_sets_the_variable_that_shortens_the_prompt(self) -> None:
+        started()
+        assert after_eval(connect("claude", "--simple").out)["CLAUDE_CODE_SIMPLE"] == "1"
+
+    @pytest.mark.parametrize("context", [8192, 32768, 131072, 1 << 20])
+    def test_the_longest_answer_leaves_the_client_room_to_send_anything(self, context: int) -> None:
+        started(context=context)
+        seen = after_eval(connect("claude", "--simple").out)
+        reserve = min(int(seen["CLAUDE_CODE_MAX_OUTPUT_TOKENS"]), 20_000) + 3_000
+        simple = next(mode for mode in CLAUDE.modes if mode.name == "simple")
+        assert reserve + simple.prompt_tokens < context
+
+    def test_a_context_below_the_clients_prompt_is_refused_with_numbers_and_the_way_on(
+        self,
+    ) -> None:
+        default, simple = CLAUDE.modes
+        started(context=default.context_floor - 1)
+        outcome = run("connect", "claude")
+        assert outcome.code == ExitCode.REFUSED
+        for number in (default.context_floor, default.prompt_tokens, default.context_floor - 1):
+            assert str(number) in outcome.err
+        assert "--simple" in outcome.err
+        assert outcome.out == ""
+        assert simple.context_floor < default.context_floor
+        connect("claude", "--simple")
+
+    def test_a_context_too_small_for_every_mode_does_not_offer_simple(self) -> None:
+        started(context=512)
+        for arguments in (("claude",), ("claude", "--simple")):
+            outcome = run("connect", *arguments)
+            assert outcome.code == ExitCode.REFUSED
+            assert "connect claude --simple" not in outcome.err
+
+    def test_the_floor_itself_is_enough(self) -> None:
+        for mode in CLAUDE.modes:
+            assert fits(CLAUDE, mode, mode.context_floor) is None
+            assert fits(CLAUDE, mode, mode.context_floor - 1) is not None
+
+    def test_write_makes_a_private_settings_file_in_the_project(self, project: Path) -> None:
+        key = started()
+        outcome = connect("claude", "--write")
+        file = project / ".claude" / "settings.local.json"
+        block = json.loads(file.read_text())["env"]
+        assert block["ANTHROPIC_AUTH_TOKEN"] == key
+        assert block["ANTHROPIC_API_KEY"] == ""
+        assert all(isinstance(value, str) for value in block.values())
+        assert file.stat().st_mode & 0o777 == 0o600
+        assert ".claude/settings.local.json" in outcome.out
+        assert key not in outcome.out + outcome.err
+
+    def test_write_keeps_everything_else_in_the_file(self, project: Path) -> None:
+        started()
+        file = project / "mine.json"
+        before = {
+            "permissions": {"allow": ["Bash(ls)"]},
+            "env": {"MINE": "ü", "ANTHROPIC_MODEL": "x"},
+        }
+        file.write_text(json.dumps(before))
+        connect("claude", "--write", "mine.json")
+        after = json.loads(file.read_text())
+        assert after["permissions"] == before["permissions"]
+        assert after["env"]["MINE"] == "ü"
+        assert after["env"]["ANTHROPIC_MODEL"] == "default"
+        again = file.read_bytes()
+        connect("claude", "--write", "mine.json")
+        assert file.read_bytes() == again
+
+    def test_write_replaces_the_file_behind_a_link_and_not_the_link(self, project: Path) -> None:
+        started()
+        real = project / "dotfiles.json"
+        real.write_text("{}")
+        (project / "link.json").symlink_to(real)
+        connect("claude", "--write", "link.json")
+        assert (project / "link.json").is_symlink()
+        assert "env" in json.loads(real.read_text())
+
+    def test_the_short_prompt_is_said_to_be_set_in_the_shell_only(self, project: Path) -> None:
+        started()
+        outcome = connect("claude", "--write", "--simple")
+        block = json.loads((project / ".claude" / "settings.local.json").read_text())["env"]
+        assert "CLAUDE_CODE_SIMPLE" not in block
+        assert "CLAUDE_CODE_SIMPLE=1 claude" in outcome.out
+
+    def test_a_dry_run_shows_the_file_and_writes_nothing(self, project: Path) -> None:
+        started()
+        shown = connect("claude", "--write", "--dry-run").json
+        assert shown["env"]["ANTHROPIC_MODEL"] == "default"
+        assert not (project / ".claude").exists()
+
+    @pytest.mark.parametrize(
+        "content",
+        [
+            b"{",
+            b"[]",
+            b"3",
+            b'{"env": []}',
+            b"\xff",
+            b"// no\n{}",
+            b"[" * 100_000,
+            b'{"a":"\\ud800"}',
+        ],
+    )
+    def test_a_file_that_is_no_settings_file_is_named_and_not_touched(
+        self, project: Path, content: bytes
+    ) -> None:
+        started()
+        file = project / "odd.json"
+        file.write_bytes(content)
+        outcome = run("connect", "claude", "--write", "odd.json")
+        assert outcome.code == ExitCode.USAGE
+        assert "odd.json" in outcome.err
+        assert file.read_bytes() == content
+
+    def test_a_folder_is_refused(self, project: Path) -> None:
+        started()
+        (project / "folder").mkdir()
+        assert run("connect", "claude", "--write", "folder").code == ExitCode.USAGE
+
+    def test_json_is_the_env_block(self) -> None:
+        started()
+        block = connect("claude", "--json", "--simple").json["env"]
+        assert block["CLAUDE_CODE_SIMPLE"] == "1"
+        assert (
+            after_eval(connect("claude", "--simple").out).items()
+            >= {name: value for name, value in block.items() if value}.items()
+        )
+
+
+class FakeEndpoint(BaseHTTPRequestHandler):
+    """Answers a chat completion with the request it got, where the real endpoint has a model."""
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        seen = json.dumps([self.path, self.headers["Authorization"], body["model"]])
+        choice = {
+            "index": 0,
+            "finish_reason": "stop",
+            "message": {"role": "assistant", "content": seen},
+        }
+        answer = {"id": "1", "object": "chat.completion", "created": 0, "model": "m"}
+        raw = json.dumps({**answer, "choices": [choice]}).encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(raw)))
+        self.end_headers()
+        self.wfile.write(raw)
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Say nothing."""
+
+
+@contextmanager
+def fake_endpoint() -> Iterator[int]:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), FakeEndpoint)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield server.server_port
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+class TestOpenai:
+    def test_the_python_example_runs_with_the_real_package(self) -> None:
+        with fake_endpoint() as port:
+            key = started(port=port)
+            shown = connect("openai").out
+            program = shown[shown.index("from openai") :]
+            ran = subprocess.run(
+                [sys.executable, "-c", program], capture_output=True, text=True, check=True
+            )
+        assert json.loads(ran.stdout) == ["/v1/chat/completions", f"Bearer {key}", "default"]
+
+    def test_the_table_and_the_json_say_the_same(self) -> None:
+        started()
+        values = connect("openai", "--json").json
+        assert set(values) == {"base_url", "api_key", "model"}
+        table = connect("openai").out
+        assert all(value in table for value in values.values())
+
+
+class TestVscode:
+    def test_the_chat_settings_split_the_context_between_prompt_and_answer(self) -> None:
+        key = started()
+        (provider,) = connect("vscode", "--json").json["chatLanguageModels.json"]
+        assert (provider["vendor"], provider["apiType"]) == ("customendpoint", "chat-completions")
+        assert provider["apiKey"] == key
+        (model,) = provider["models"]
+        assert model["url"] == "http://127.0.0.1:8080/v1/chat/completions"
+        assert model["maxInputTokens"] + model["maxOutputTokens"] == ROOMY
+
+    def test_the_text_holds_json_and_yaml_that_parse_back(self) -> None:
+        started()
+        structured = connect("vscode", "--json").json
+        text = connect("vscode").out
+        models, end = json.JSONDecoder().raw_decode(text, text.index("["))
+        assert models == structured["chatLanguageModels.json"]
+        config = yaml.safe_load(text[end:][text[end:].index("name:") :])
+        assert config == structured["continue/config.yaml"]
+        assert config["schema"] == "v1"
+
+    @pytest.mark.parametrize("tools", [True, False, None])
+    def test_tool_calling_is_claimed_only_for_a_model_that_is_known_to_do_it(
+        self, tools: bool | None
+    ) -> None:
+        to = clients.Connection(
+            stack="s", title="t", url="http://h:1", key="k", context=4096, tools=tools
+        )
+        (provider,) = msgspec.to_builtins(clients.vscode_models(to))
+        assert provider["models"][0]["toolCalling"] is (tools is True)
+        (model,) = msgspec.to_builtins(clients.continue_config(to))["models"]
+        assert ("tool_use" in model.get("capabilities", ())) is (tools is True)
