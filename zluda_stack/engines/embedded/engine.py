@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import http.client
 import os
 import signal
 import subprocess
@@ -12,8 +11,18 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from zluda_stack import keys, paths
+from zluda_stack.engines import ports
 from zluda_stack.engines.base import ServiceStatus, StackStatus, State
-from zluda_stack.engines.embedded import commands, locks, logs, ports
+from zluda_stack.engines.common import (
+    PROGRESS_SECONDS,
+    TAIL_LINES,
+    alone,
+    answers,
+    make_private,
+    spell_exit,
+    undisturbed,
+)
+from zluda_stack.engines.embedded import commands, logs
 from zluda_stack.engines.embedded.state import (
     ENDPOINT,
     INFERENCE,
@@ -28,7 +37,7 @@ from zluda_stack.engines.embedded.state import (
 from zluda_stack.engines.embedded.supervisor import STOP_SECONDS
 from zluda_stack.errors import EngineFailure, HostProblem, Interrupted, UsageError
 from zluda_stack.files import write_atomic
-from zluda_stack.plan.types import EndpointPlan, ModelPlan, Plan, to_json
+from zluda_stack.plan.types import ModelPlan, Plan, to_json
 from zluda_stack.progress import Progress, Silent
 
 Locate = Callable[[ModelPlan, Progress], Path]
@@ -36,10 +45,8 @@ Locate = Callable[[ModelPlan, Progress], Path]
 
 _NAME = "embedded"
 _POLL_SECONDS = 0.1
-_PROGRESS_SECONDS = 5
 _HEALTH_SECONDS = 2.0
 _KILL_SECONDS = 30
-_TAIL_LINES = 15
 
 
 def from_store(model: ModelPlan, progress: Progress) -> Path:
@@ -86,10 +93,10 @@ class EmbeddedEngine:
         EngineFailure with the log's tail, Interrupted.
         """
         folder = StackFolder(paths.stack(plan.name))
-        _make_private(folder.root)
+        make_private(folder.root)
         change = _Change(folder)
         try:
-            with _alone(folder, progress):
+            with alone(folder.root, progress):
                 return self._up(plan, folder, progress, change)
         except KeyboardInterrupt:
             raise change.interrupted(plan.name) from None
@@ -138,7 +145,7 @@ class EmbeddedEngine:
         if not folder.root.is_dir():
             return False
         try:
-            with _alone(folder, progress):
+            with alone(folder.root, progress):
                 return _stop(folder, progress)
         except KeyboardInterrupt:
             raise Interrupted(
@@ -161,7 +168,7 @@ class EmbeddedEngine:
             name=name,
             engine=_NAME,
             state=state,
-            healthy=state is State.RUNNING and _answers(plan.endpoint),
+            healthy=state is State.RUNNING and answers(plan.endpoint),
             url=plan.endpoint.url,
             model=plan.model.name,
             context=plan.model.context,
@@ -185,7 +192,7 @@ class EmbeddedEngine:
     def _wait(self, plan: Plan, progress: Progress) -> StackStatus:
         """Wait for the endpoint, without a limit as long as the processes live."""
         began = time.monotonic()
-        told = -_PROGRESS_SECONDS
+        told = -PROGRESS_SECONDS
         while True:
             status = self.status(plan.name)
             if status.healthy:
@@ -193,7 +200,7 @@ class EmbeddedEngine:
             if status.state in {State.CRASHED, State.STOPPED}:
                 raise _failure(status)
             waited = int(time.monotonic() - began)
-            if waited >= told + _PROGRESS_SECONDS:
+            if waited >= told + PROGRESS_SECONDS:
                 told = waited
                 progress.step(f"loading {plan.model.name} ... {waited} s")
             time.sleep(_POLL_SECONDS)
@@ -213,11 +220,8 @@ class _Change:
         try:
             yield
         except KeyboardInterrupt:
-            handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
-            try:
+            with undisturbed():
                 _stop(self._folder, Silent(), impatient=True)
-            finally:
-                signal.signal(signal.SIGINT, handler)
             raise
 
     def interrupted(self, name: str) -> Interrupted:
@@ -227,24 +231,6 @@ class _Change:
                 f"interrupted; the stack {name} is stopped", "`zluda-stack up` starts it."
             )
         return Interrupted("interrupted; nothing was changed", "`zluda-stack status` shows it.")
-
-
-def _make_private(folder: Path) -> None:
-    """Make the stack's folder, which only its owner may enter: the socket in it asks no key."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        folder.chmod(0o700)
-    except OSError as error:
-        raise HostProblem(
-            f"cannot use {folder}: {error.strerror}", "Check the folder's owner and free space."
-        ) from error
-
-
-def _alone(folder: StackFolder, progress: Progress) -> contextlib.AbstractContextManager[None]:
-    def on_wait() -> None:
-        progress.step("waiting for another command that works on this stack")
-
-    return locks.alone(folder.operation_lock, on_wait)
 
 
 def same_run(current: Plan, wanted: Plan) -> bool:
@@ -349,7 +335,7 @@ def _service(folder: StackFolder, record: RunRecord | None, service: str) -> Ser
         name=service,
         state=State.CRASHED,
         exit_status=process.exit_status if process else None,
-        log_tail=logs.tail(folder.log(service), _TAIL_LINES),
+        log_tail=logs.tail(folder.log(service), TAIL_LINES),
     )
 
 
@@ -364,28 +350,11 @@ def _overall(
     return State.RUNNING if states == {State.RUNNING} and loaded else State.STARTING
 
 
-def _answers(endpoint: EndpointPlan) -> bool:
-    connection = http.client.HTTPConnection(endpoint.host, endpoint.port, timeout=_HEALTH_SECONDS)
-    try:
-        connection.request("GET", "/health")
-        return connection.getresponse().status == http.HTTPStatus.OK
-    except (OSError, http.client.HTTPException):
-        return False
-    finally:
-        connection.close()
-
-
 def _failure(status: StackStatus) -> EngineFailure:
     hint = f"`zluda-stack logs --name {status.name}` shows the whole log."
     for service in status.services:
         if service.state is State.CRASHED:
-            how = "" if service.exit_status is None else f" ({_spell(service.exit_status)})"
+            how = "" if service.exit_status is None else f" ({spell_exit(service.exit_status)})"
             tail = "\n".join(service.log_tail)
             return EngineFailure(f"the {service.name} process ended{how}:\n{tail}", hint)
     return EngineFailure(f"the stack {status.name} was stopped while it started", hint)
-
-
-def _spell(exit_status: int) -> str:
-    if exit_status < 0:
-        return f"signal {signal.Signals(-exit_status).name}"
-    return f"exit status {exit_status}"

@@ -13,7 +13,7 @@ from typing import TypeVar
 import msgspec
 from msgspec import Struct
 
-from zluda_stack.engines.embedded import locks
+from zluda_stack.engines import locks
 from zluda_stack.errors import HostProblem
 from zluda_stack.files import write_atomic
 from zluda_stack.host.facts import RunningStack
@@ -61,11 +61,6 @@ class StackFolder:
     def socket(self) -> Path:
         """Where the inference process listens."""
         return self.root / "inference.sock"
-
-    @property
-    def operation_lock(self) -> Path:
-        """Held by the one command that changes the stack."""
-        return self.root / "operation.lock"
 
     def lock(self, service: str) -> Path:
         """Held by the process of `service` as long as it lives."""

@@ -1,0 +1,72 @@
+"""What every engine on this machine does alike: its folder, its lock, its question of health."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+from zluda_stack.engines import locks
+from zluda_stack.errors import HostProblem
+from zluda_stack.plan.types import EndpointPlan
+from zluda_stack.progress import Progress
+
+PROGRESS_SECONDS = 5
+TAIL_LINES = 15
+_HEALTH_SECONDS = 2.0
+
+
+def make_private(folder: Path) -> None:
+    """Make the stack's folder, which only its owner may enter: a socket in it asks no key."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        folder.chmod(0o700)
+    except OSError as error:
+        raise HostProblem(
+            f"cannot use {folder}: {error.strerror}", "Check the folder's owner and free space."
+        ) from error
+
+
+def operation_lock(folder: Path) -> Path:
+    """Held by the one command that changes the stack in `folder`."""
+    return folder / "operation.lock"
+
+
+def alone(folder: Path, progress: Progress) -> contextlib.AbstractContextManager[None]:
+    """Hold the operation lock of `folder`, waiting for another command as long as it takes."""
+
+    def on_wait() -> None:
+        progress.step("waiting for another command that works on this stack")
+
+    return locks.alone(operation_lock(folder), on_wait)
+
+
+@contextlib.contextmanager
+def undisturbed() -> Iterator[None]:
+    """Ignore Ctrl-C: what cleans up after the first one must not be cut short by the next."""
+    handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, handler)
+
+
+def answers(endpoint: EndpointPlan) -> bool:
+    """True when `endpoint` says just now that it is healthy."""
+    connection = http.client.HTTPConnection(endpoint.host, endpoint.port, timeout=_HEALTH_SECONDS)
+    try:
+        connection.request("GET", "/health")
+        return connection.getresponse().status == http.HTTPStatus.OK
+    except (OSError, http.client.HTTPException):
+        return False
+    finally:
+        connection.close()
+
+
+def spell_exit(exit_status: int) -> str:
+    """An exit status as people know it; negative is the number of a signal."""
+    if exit_status < 0:
+        return f"signal {signal.Signals(-exit_status).name}"
+    return f"exit status {exit_status}"
