@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
 import yaml
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from zluda_stack import paths
 from zluda_stack.errors import StackError
@@ -17,10 +19,25 @@ class ImageNeeds(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     components: tuple[str, ...]
 
 
+class StageEstimate(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What one build stage takes the first time.
+
+    `minutes` on two cores, `disk_gb` what it adds to the engine's storage (gigabytes, caches
+    included), `memory_gb` what it needs at its peak. `source` says where the numbers come from.
+    """
+
+    stage: str
+    minutes: float
+    disk_gb: float
+    memory_gb: float
+    source: Annotated[str, Meta(pattern=r"^(measured on .+|unproven)$")]
+
+
 class ImageDescription(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """One image: what it needs and produces, its build arguments, how it is tested.
 
-    `files` are the files beside the template that the Dockerfile copies.
+    `files` are the files beside the template that the Dockerfile copies; `estimates` what its
+    stages cost, those of other images that it includes not repeated.
     """
 
     name: str
@@ -31,6 +48,7 @@ class ImageDescription(Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     files: tuple[str, ...]
     tests: tuple[str, ...]
     notes: tuple[str, ...]
+    estimates: tuple[StageEstimate, ...] = ()
 
 
 def read_image(name: str) -> ImageDescription:
