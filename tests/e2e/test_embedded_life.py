@@ -305,3 +305,18 @@ def test_the_key_stays_the_same_over_down_and_up(stack: EmbeddedStack) -> None:
     stack.up()
     assert stack.key == key
     assert answers(stack)
+
+
+def test_a_stack_that_is_only_slow_to_answer_is_not_replaced(
+    stack: EmbeddedStack, tmp_path: Path
+) -> None:
+    stack.up()
+    pids = stack.pids()
+    os.kill(pids["endpoint"], signal.SIGSTOP)
+    command = stack.bring_up_elsewhere(tmp_path)
+    assert command.stdout is not None
+    assert "runs but does not answer" in command.stdout.readline()
+    os.kill(pids["endpoint"], signal.SIGCONT)
+    output, _ = command.communicate()
+    assert command.returncode == 0, output
+    assert stack.pids() == pids

@@ -46,6 +46,7 @@ Locate = Callable[[ModelPlan, Progress], Path]
 _NAME = "embedded"
 _POLL_SECONDS = 0.1
 _HEALTH_SECONDS = 2.0
+_BUSY_SECONDS = 30
 _KILL_SECONDS = 30
 
 
@@ -107,6 +108,8 @@ class EmbeddedEngine:
         status = self.status(plan.name)
         current = read_plan(folder) if folder.lives(SUPERVISOR) else None
         if current is not None and folder.key.exists() and same_run(current, plan):
+            if status.state is State.RUNNING:
+                status = self._give_time(plan, status, progress)
             if status.healthy:
                 return status
             if status.state is State.STARTING:
@@ -188,6 +191,18 @@ class EmbeddedEngine:
         files = {each: folder.log(each) for each in SERVICES if service in {None, each}}
         lines = logs.follow(files, tail) if follow else logs.tails(files, tail)
         return (f"{each}: {line}" if service is None else line for each, line in lines)
+
+    def _give_time(self, plan: Plan, status: StackStatus, progress: Progress) -> StackStatus:
+        """The status once a running stack answers or is given up: it may only be busy."""
+        if not status.healthy:
+            progress.step(f"{plan.name} runs but does not answer; giving it {_BUSY_SECONDS} s")
+        deadline = time.monotonic() + _BUSY_SECONDS
+        while status.state is State.RUNNING and not status.healthy:
+            if time.monotonic() >= deadline:
+                break
+            time.sleep(_POLL_SECONDS)
+            status = self.status(plan.name)
+        return status
 
     def _wait(self, plan: Plan, progress: Progress) -> StackStatus:
         """Wait for the endpoint, without a limit as long as the processes live."""
