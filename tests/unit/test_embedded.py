@@ -13,8 +13,7 @@ import msgspec
 import pytest
 
 from zluda_stack import paths
-from zluda_stack.engines import locks, ports
-from zluda_stack.engines.embedded import logs
+from zluda_stack.engines import locks, logs, ports
 from zluda_stack.engines.embedded.engine import EmbeddedEngine, same_run
 from zluda_stack.engines.embedded.state import (
     SUPERVISOR,

@@ -4,5 +4,5 @@ engine      up, down, status, logs: the short-lived command; talks through files
 supervisor  the background process that owns one stack's processes
 inference   the process that loads the model and computes
 tether      ends a process with its supervisor
-state       the files of a stack; logs: how they are written and followed
+state       the files of a stack
 """

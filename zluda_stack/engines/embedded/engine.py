@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from zluda_stack import keys, paths
-from zluda_stack.engines import ports
+from zluda_stack.engines import logs, ports
 from zluda_stack.engines.base import ServiceStatus, StackStatus, State
 from zluda_stack.engines.common import (
     PROGRESS_SECONDS,
@@ -22,7 +22,7 @@ from zluda_stack.engines.common import (
     spell_exit,
     undisturbed,
 )
-from zluda_stack.engines.embedded import commands, logs
+from zluda_stack.engines.embedded import commands
 from zluda_stack.engines.embedded.state import (
     ENDPOINT,
     INFERENCE,
