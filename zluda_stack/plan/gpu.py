@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from msgspec import Struct
 
 from zluda_stack.catalog.nearest import suggest_gpu
-from zluda_stack.catalog.schema import Catalog, Evidence, Gpu, NativePath, ZludaSupport
+from zluda_stack.catalog.schema import Catalog, Gpu, NativePath, ZludaSupport
 from zluda_stack.errors import PlanRefused
 from zluda_stack.host.facts import GpuFacts, HostFacts
 from zluda_stack.plan.types import GpuDevice, Notice, SkippedGpu
@@ -333,8 +333,3 @@ def _label(gpu: GpuFacts) -> str:
 def describe(device: GpuDevice) -> str:
     """The chosen GPU in a few words, for a headline."""
     return f"{device.name or device.target}" + (f" at {device.pci}" if device.pci else "")
-
-
-def evidence_words(device: GpuDevice) -> str:
-    """How well the target is proven, as a warning says it."""
-    return "unproven" if device.evidence is Evidence.UNPROVEN else device.evidence.value
