@@ -19,6 +19,7 @@ import yaml
 from tests.unit.command_line import Outcome, run, settle
 from zluda_stack import keys, paths
 from zluda_stack.catalog.load import load
+from zluda_stack.catalog.schema import ClientMode
 from zluda_stack.errors import ExitCode
 from zluda_stack.files import write_atomic
 from zluda_stack.plan.clients import fits
@@ -129,13 +130,18 @@ class TestClaude:
         started()
         assert after_eval(connect("claude", "--simple").out)["CLAUDE_CODE_SIMPLE"] == "1"
 
-    @pytest.mark.parametrize("context", [8192, 32768, 131072, 1 << 20])
-    def test_the_longest_answer_leaves_the_client_room_to_send_anything(self, context: int) -> None:
+    @pytest.mark.parametrize("mode", CLAUDE.modes, ids=lambda mode: mode.name)
+    @pytest.mark.parametrize("factor", [1, 2, 8])
+    def test_the_longest_answer_leaves_the_client_room_for_its_prompt(
+        self, mode: ClientMode, factor: int
+    ) -> None:
+        """The client keeps its longest answer, at most 20,000 tokens, and 3,000 more free."""
+        context = mode.context_floor * factor
         started(context=context)
-        seen = after_eval(connect("claude", "--simple").out)
+        flags = ("--simple",) if mode.name == "simple" else ()
+        seen = after_eval(connect("claude", *flags).out)
         reserve = min(int(seen["CLAUDE_CODE_MAX_OUTPUT_TOKENS"]), 20_000) + 3_000
-        simple = next(mode for mode in CLAUDE.modes if mode.name == "simple")
-        assert reserve + simple.prompt_tokens < context
+        assert reserve + mode.prompt_tokens < context
 
     def test_a_context_below_the_clients_prompt_is_refused_with_numbers_and_the_way_on(
         self,

@@ -19,9 +19,12 @@ def locked(path: Path, while_waiting: Callable[[], None]) -> Iterator[int]:
     """Hold the lock file `path`; yields its descriptor, for a child that is to hold it too.
 
     While somebody else holds it, `while_waiting` is called several times a second; it may
-    raise. Raises HostProblem when the file cannot be made or its file system has no locks.
+    raise. It is not called for one who held the lock for a moment only, as `held` does. Raises
+    HostProblem when the file cannot be made or its file system has no locks.
     """
     with _opened(path) as descriptor:
+        if not _take(descriptor, path):
+            sleep(_POLL_SECONDS)
         while not _take(descriptor, path):
             while_waiting()
             sleep(_POLL_SECONDS)
@@ -33,6 +36,16 @@ def locked_if_free(path: Path) -> Iterator[bool]:
     """Hold the lock file `path` if nobody does; yields whether it is held now."""
     with _opened(path) as descriptor:
         yield _take(descriptor, path)
+
+
+def held(path: Path) -> bool:
+    """True while somebody holds the lock file `path`. Needs no write permission."""
+    try:
+        handle = path.open("rb")
+    except OSError:
+        return False
+    with handle:
+        return not _take(handle.fileno(), path, fcntl.LOCK_SH)
 
 
 @contextmanager
@@ -48,9 +61,9 @@ def _opened(path: Path) -> Iterator[int]:
         yield handle.fileno()
 
 
-def _take(descriptor: int, path: Path) -> bool:
+def _take(descriptor: int, path: Path, kind: int = fcntl.LOCK_EX) -> bool:
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
     except OSError as error:
         if error.errno in {errno.EWOULDBLOCK, errno.EACCES}:
             return False

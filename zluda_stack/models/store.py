@@ -26,7 +26,7 @@ from zluda_stack.catalog.schema import Model, Sha256
 from zluda_stack.errors import HostProblem, Interrupted, UsageError
 from zluda_stack.files import write_atomic
 from zluda_stack.models.digest import sha256_of
-from zluda_stack.models.locks import locked, locked_if_free
+from zluda_stack.models.locks import held, locked, locked_if_free
 from zluda_stack.models.source import Fetched, source_of
 from zluda_stack.progress import Progress
 
@@ -239,8 +239,8 @@ class Store:
         folder = self._pull_folder(name)
         if not folder.is_dir():
             return None
-        with locked_if_free(self._lock_file(name)) as free:
-            state = EntryState.INCOMPLETE if free else EntryState.PULLING
+        running = held(self._lock_file(name))
+        state = EntryState.PULLING if running else EntryState.INCOMPLETE
         return Entry(name=name, state=state, bytes=_largest_file(folder))
 
     def _watch_other_pull(self, model: Model, progress: Progress) -> Callable[[], None]:
