@@ -239,7 +239,7 @@ def test_an_address_that_is_none_is_refused() -> None:
 def test_claude_code_is_refused_a_model_that_cannot_hold_its_prompt() -> None:
     text = refusal(LAPTOP, client="claude")
     assert "8192" in text.replace(",", "")
-    assert "20480" in text.replace(",", "")
+    assert "24576" in text.replace(",", "")
 
 
 def test_plain_up_only_warns_about_claude_codes_prompt() -> None:
