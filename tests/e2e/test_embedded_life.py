@@ -6,6 +6,7 @@ import os
 import signal
 import socket
 import threading
+import time
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -186,6 +187,22 @@ def test_ctrl_c_while_a_model_loads_leaves_the_stack_stopped(
     assert eventually(lambda: all_gone(pids.values()))
 
 
+def test_an_impatient_second_ctrl_c_leaves_the_stack_stopped_too(
+    stack: EmbeddedStack, endless_model: Path, tmp_path: Path
+) -> None:
+    with_model(stack, endless_model)
+    command = stack.bring_up_elsewhere(tmp_path)
+    assert command.stdout is not None
+    assert "loading" in command.stdout.readline()
+    pids = stack.pids()
+    for _ in range(3):
+        command.send_signal(signal.SIGINT)
+        time.sleep(0.01)
+    command.communicate()
+    assert stack.status().state is State.STOPPED
+    assert eventually(lambda: all_gone(pids.values()))
+
+
 def test_a_stack_left_loading_by_a_killed_up_can_be_taken_down(
     stack: EmbeddedStack, endless_model: Path, tmp_path: Path
 ) -> None:
@@ -237,6 +254,17 @@ def test_a_changed_plan_replaces_what_runs(stack: EmbeddedStack) -> None:
     assert second.healthy
     explained = msgspec.structs.replace(stack.plan, headline="The same in other words")
     assert stack.engine.up(explained, Silent()) == second
+
+
+def test_a_stack_whose_plan_another_version_wrote_is_seen_and_replaced(
+    stack: EmbeddedStack,
+) -> None:
+    stack.up()
+    pids = stack.pids()
+    (stack.folder / "plan.json").write_text("{}")
+    assert stack.status().state is State.RUNNING
+    assert stack.up().healthy
+    assert eventually(lambda: all_gone(pids.values()))
 
 
 def test_a_taken_port_is_named_and_nothing_is_started(stack: EmbeddedStack) -> None:

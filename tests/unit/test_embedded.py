@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import socket
@@ -127,6 +128,13 @@ def test_a_state_folder_that_is_none_is_a_host_problem_for_every_command(
         engine.up(plan("one"), Silent())
     assert not engine.down("one", Silent())
     assert running_stacks(paths.stacks()) == ()
+
+
+def test_who_only_asks_is_not_taken_for_a_holder(tmp_path: Path) -> None:
+    lock = tmp_path / "lock"
+    with lock.open("w") as asking:
+        fcntl.flock(asking, fcntl.LOCK_SH)
+        assert not locks.held(lock)
 
 
 def test_a_second_command_is_told_that_it_waits_and_then_goes_on(tmp_path: Path) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -12,29 +10,18 @@ from pathlib import Path
 
 from zluda_stack import keys, paths
 from zluda_stack.engines import logs, ports
-from zluda_stack.engines.base import ServiceStatus, StackStatus, State
+from zluda_stack.engines.base import StackStatus, State
 from zluda_stack.engines.common import (
     PROGRESS_SECONDS,
-    TAIL_LINES,
     alone,
-    answers,
     make_private,
     spell_exit,
     undisturbed,
 )
 from zluda_stack.engines.embedded import commands
-from zluda_stack.engines.embedded.state import (
-    ENDPOINT,
-    INFERENCE,
-    SERVICES,
-    SUPERVISOR,
-    RunRecord,
-    StackFolder,
-    read_plan,
-    read_record,
-    read_report,
-)
-from zluda_stack.engines.embedded.supervisor import STOP_SECONDS
+from zluda_stack.engines.embedded.state import SERVICES, SUPERVISOR, StackFolder, read_plan
+from zluda_stack.engines.embedded.status import read_status
+from zluda_stack.engines.embedded.stopping import stop
 from zluda_stack.errors import EngineFailure, HostProblem, Interrupted, UsageError
 from zluda_stack.files import write_atomic
 from zluda_stack.plan.types import ModelPlan, Plan, to_json
@@ -43,11 +30,8 @@ from zluda_stack.progress import Progress, Silent
 Locate = Callable[[ModelPlan, Progress], Path]
 """Returns the GGUF file of a planned model, fetching it first where it must."""
 
-_NAME = "embedded"
 _POLL_SECONDS = 0.1
-_HEALTH_SECONDS = 2.0
 _BUSY_SECONDS = 30
-_KILL_SECONDS = 30
 
 
 def from_store(model: ModelPlan, progress: Progress) -> Path:
@@ -106,7 +90,8 @@ class EmbeddedEngine:
         self, plan: Plan, folder: StackFolder, progress: Progress, change: _Change
     ) -> StackStatus:
         status = self.status(plan.name)
-        current = read_plan(folder) if folder.lives(SUPERVISOR) else None
+        lives = folder.lives(SUPERVISOR)
+        current = read_plan(folder) if lives else None
         if current is not None and folder.key.exists() and same_run(current, plan):
             if status.state is State.RUNNING:
                 status = self._give_time(plan, status, progress)
@@ -114,11 +99,11 @@ class EmbeddedEngine:
                 return status
             if status.state is State.STARTING:
                 return self._wait(plan, progress)
-        if current is None or current.endpoint != plan.endpoint:
+        if not lives or (current is not None and current.endpoint != plan.endpoint):
             ports.require_free(plan.endpoint)
         model = self._locate(plan.model, progress)
         with change.undone_on_interrupt():
-            _stop(folder, progress)
+            stop(folder, progress)
             try:
                 return self._start(plan, folder, model, progress)
             except (EngineFailure, HostProblem) as failure:
@@ -139,7 +124,7 @@ class EmbeddedEngine:
         try:
             return self._wait(plan, progress)
         except EngineFailure:
-            _stop(folder, Silent())
+            stop(folder, Silent())
             raise
 
     def down(self, name: str, progress: Progress) -> bool:
@@ -149,7 +134,7 @@ class EmbeddedEngine:
             return False
         try:
             with alone(folder.root, progress):
-                return _stop(folder, progress)
+                return stop(folder, progress)
         except KeyboardInterrupt:
             raise Interrupted(
                 f"interrupted; the stack {name} may still be stopping",
@@ -158,26 +143,7 @@ class EmbeddedEngine:
 
     def status(self, name: str) -> StackStatus:
         """What is true now: held locks, recorded ends, and one request to the endpoint."""
-        folder = StackFolder(paths.stack(name))
-        record = read_record(folder)
-        lives = folder.lives(SUPERVISOR)
-        plan = read_plan(folder)
-        if plan is None or not (lives or record):
-            return StackStatus(name=name, engine=_NAME, state=State.STOPPED, healthy=False)
-        services = tuple(_service(folder, record, service) for service in SERVICES)
-        report = read_report(folder)
-        state = _overall(services, record, loaded=report is not None)
-        return StackStatus(
-            name=name,
-            engine=_NAME,
-            state=state,
-            healthy=state is State.RUNNING and answers(plan.endpoint),
-            url=plan.endpoint.url,
-            model=plan.model.name,
-            context=plan.model.context,
-            device=report.device if report else None,
-            services=services,
-        )
+        return read_status(StackFolder(paths.stack(name)))
 
     def logs(self, name: str, service: str | None, tail: int, *, follow: bool) -> Iterator[str]:
         """Log lines, oldest first, `service: line` when `service` is None."""
@@ -236,7 +202,7 @@ class _Change:
             yield
         except KeyboardInterrupt:
             with undisturbed():
-                _stop(self._folder, Silent(), impatient=True)
+                stop(self._folder, Silent(), impatient=True)
             raise
 
     def interrupted(self, name: str) -> Interrupted:
@@ -276,93 +242,6 @@ def _launch(plan: Plan, folder: StackFolder, model: Path) -> None:
             f"the supervisor did not start: {done.stderr.strip()}",
             "`zluda-stack doctor` checks this installation.",
         )
-
-
-def _stop(folder: StackFolder, progress: Progress, *, impatient: bool = False) -> bool:
-    """Stop whatever of the stack lives and clear its record; True when there was something.
-
-    `impatient` gives requests in flight no time to end.
-    """
-    there = folder.lives(SUPERVISOR) or folder.record.exists()
-    if folder.lives(SUPERVISOR):
-        progress.step("stopping the stack; requests in flight may end first")
-        _signal(folder, SUPERVISOR, signal.SIGKILL if impatient else signal.SIGTERM)
-    if not _ended(folder, SUPERVISOR, STOP_SECONDS):
-        _signal(folder, SUPERVISOR, signal.SIGKILL)
-    for service in (SUPERVISOR, ENDPOINT, INFERENCE):  # the last two end with the first
-        if not _ended(folder, service, _KILL_SECONDS):
-            _signal(folder, service, signal.SIGKILL)
-            if not _ended(folder, service, _KILL_SECONDS):
-                raise EngineFailure(
-                    f"the {service} process of {folder.root.name} does not end, even when killed",
-                    "It hangs in the kernel; restart the machine.",
-                )
-    for path in (folder.socket, folder.report, folder.record):
-        path.unlink(missing_ok=True)
-    return there
-
-
-def _signal(folder: StackFolder, service: str, number: signal.Signals) -> None:
-    """Send a signal to the living process of `service`.
-
-    Its lock is held, so the record is of this run (`_stop` clears every other) and the pid
-    in it has not passed on to a stranger.
-    """
-    deadline = time.monotonic() + _HEALTH_SECONDS
-    while folder.lives(service) and time.monotonic() < deadline:
-        pid = _pid(read_record(folder), service)
-        if pid is not None:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, number)
-            return
-        time.sleep(_POLL_SECONDS)  # a supervisor writes its record right after taking the lock
-
-
-def _ended(folder: StackFolder, service: str, seconds: float) -> bool:
-    deadline = time.monotonic() + seconds
-    while folder.lives(service):
-        if time.monotonic() >= deadline:
-            return False
-        time.sleep(_POLL_SECONDS)
-    return True
-
-
-def _pid(record: RunRecord | None, service: str) -> int | None:
-    if record is None:
-        return None
-    if service == SUPERVISOR:
-        return record.supervisor
-    process = record.processes.get(service)
-    return process.pid if process else None
-
-
-def _service(folder: StackFolder, record: RunRecord | None, service: str) -> ServiceStatus:
-    pid = _pid(record, service)
-    if folder.lives(service):
-        return ServiceStatus(name=service, state=State.RUNNING, pid=pid)
-    if record is None or not (service == SUPERVISOR or service in record.processes):
-        return ServiceStatus(name=service, state=State.STARTING)
-    process = record.processes.get(service)
-    orphaned = service != SUPERVISOR and not folder.lives(SUPERVISOR)
-    if record.draining or (orphaned and process is not None and process.exit_status is None):
-        return ServiceStatus(name=service, state=State.STOPPED)
-    return ServiceStatus(
-        name=service,
-        state=State.CRASHED,
-        exit_status=process.exit_status if process else None,
-        log_tail=logs.tail(folder.log(service), TAIL_LINES),
-    )
-
-
-def _overall(
-    services: tuple[ServiceStatus, ...], record: RunRecord | None, *, loaded: bool
-) -> State:
-    states = {service.state for service in services}
-    if State.CRASHED in states:
-        return State.CRASHED
-    if record is not None and record.draining:
-        return State.RUNNING
-    return State.RUNNING if states == {State.RUNNING} and loaded else State.STARTING
 
 
 def _failure(status: StackStatus) -> EngineFailure:

@@ -93,6 +93,13 @@ class RunRecord(Struct, frozen=True, kw_only=True):
     processes: dict[str, ProcessRecord] = {}
     draining: bool = False
 
+    def pid(self, service: str) -> int | None:
+        """The pid of `service`; None when it was not started yet."""
+        if service == SUPERVISOR:
+            return self.supervisor
+        process = self.processes.get(service)
+        return process.pid if process else None
+
 
 class InferenceReport(Struct, frozen=True, kw_only=True):
     """What llama.cpp says it computes on."""
