@@ -5,9 +5,9 @@ key-value pairs, tensor infos, padding, tensor data; little-endian unless the ve
 otherwise.
 
 The `gguf` package is not used here: its GGUFReader makes NumPy objects of every vocabulary entry
-(3 s for SmolLM2-135M, 11 s and 520 MB for a vocabulary of 152,000; measured with 0.19.0) and
-trusts every count in the file. This reader skips what it does not need, allocates nothing that
-the file names the size of, and serves the tests of that package as a second opinion.
+(3 s of CPU for SmolLM2-135M, 11 s and 520 MB for a vocabulary of 152,000, against 0.09 s and
+0.2 s; gguf 0.19.0) and trusts every count in the file. This reader skips what is not asked for
+and allocates nothing that the file names the size of. The tests compare it with that package.
 """
 
 from __future__ import annotations
@@ -114,8 +114,9 @@ def _text(pairs: dict[str, _Value], key: str) -> str | None:
 
 
 def _context(value: _Value) -> int | None:
-    usable = isinstance(value, int) and not isinstance(value, bool) and 0 < value < _LONGEST_CONTEXT
-    return int(value) if usable and value is not None else None
+    if isinstance(value, int) and not isinstance(value, bool) and 0 < value < _LONGEST_CONTEXT:
+        return value
+    return None
 
 
 class _Reader:

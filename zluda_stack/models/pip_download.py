@@ -8,13 +8,13 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
 from msgspec import Struct
 
 from zluda_stack.errors import HostProblem
+from zluda_stack.models.growth import largest_file
 from zluda_stack.progress import Progress
 
 _REQUIREMENTS = "requirements.txt"
@@ -60,8 +60,7 @@ def download(wheel: PinnedWheel, folder: Path, progress: Progress, lock: int) ->
             "`embedded`, which brings pip.",
         )
     (folder / _REQUIREMENTS).write_text(f"{wheel.requirement} --hash=sha256:{wheel.sha256}\n")
-    temporary, destination = folder / "tmp", folder / _DESTINATION
-    output = folder / "pip.out"
+    temporary, output = folder / "tmp", folder / "pip.out"
     temporary.mkdir()
     progress.step(f"downloading {wheel.requirement}")
     with output.open("wb") as sink:
@@ -75,10 +74,10 @@ def download(wheel: PinnedWheel, folder: Path, progress: Progress, lock: int) ->
             start_new_session=True,
         )
     try:
-        _watch(process, (temporary, destination), wheel.size, progress)
+        _watch(process, folder, wheel.size, progress)
     finally:
         _kill_group(process)
-    path = destination / wheel.file
+    path = folder / _DESTINATION / wheel.file
     if process.returncode != 0 or not path.is_file():
         raise _explain(wheel, _read(output), _read(folder / _LOG), process.returncode)
     return path
@@ -109,24 +108,13 @@ def _environment(temporary: Path) -> dict[str, str]:
     }
 
 
-def _watch(
-    process: subprocess.Popen[bytes], folders: Iterable[Path], size: int, progress: Progress
-) -> None:
+def _watch(process: subprocess.Popen[bytes], folder: Path, size: int, progress: Progress) -> None:
     """Wait for pip to end; meanwhile report the largest wheel it has written so far."""
     while True:
         with suppress(subprocess.TimeoutExpired):
             process.wait(_POLL_SECONDS)
             return
-        progress.bytes(min(_largest_wheel(folders), size), size)
-
-
-def _largest_wheel(folders: Iterable[Path]) -> int:
-    largest = 0
-    for folder in folders:
-        for path in folder.rglob("*.whl"):
-            with suppress(FileNotFoundError):
-                largest = max(largest, path.stat().st_size)
-    return largest
+        progress.bytes(min(largest_file(folder, ".whl"), size), size)
 
 
 def _kill_group(process: subprocess.Popen[bytes]) -> None:

@@ -26,6 +26,7 @@ from zluda_stack.catalog.schema import Model, Sha256
 from zluda_stack.errors import HostProblem, Interrupted, UsageError
 from zluda_stack.files import write_atomic
 from zluda_stack.models.digest import sha256_of
+from zluda_stack.models.growth import largest_file
 from zluda_stack.models.locks import held, locked, locked_if_free
 from zluda_stack.models.source import Fetched, source_of
 from zluda_stack.progress import Progress
@@ -199,13 +200,13 @@ class Store:
         records = [self._record(name) for name in names]
         named = {self._blob(record).name for record in records if record is not None}
         blobs = tuple(self._root.glob("blobs/*"))
-        needless = {blob.name for blob in blobs} & named
+        healed = {blob.name for blob in blobs} & named
         return tuple(
             [blob for blob in blobs if blob.name not in named]
             + [
                 damaged
                 for damaged in self._root.glob("damaged/*")
-                if damaged.name in needless or damaged.name not in named
+                if damaged.name in healed or damaged.name not in named
             ]
         )
 
@@ -241,7 +242,7 @@ class Store:
             return None
         running = held(self._lock_file(name))
         state = EntryState.PULLING if running else EntryState.INCOMPLETE
-        return Entry(name=name, state=state, bytes=_largest_file(folder))
+        return Entry(name=name, state=state, bytes=largest_file(folder))
 
     def _watch_other_pull(self, model: Model, progress: Progress) -> Callable[[], None]:
         steps: Iterator[str] = iter([f"waiting for another pull of {model.name}"])
@@ -249,7 +250,7 @@ class Store:
         def watch() -> None:
             for step in steps:
                 progress.step(step)
-            progress.bytes(_largest_file(self._pull_folder(model.name)), model.size)
+            progress.bytes(largest_file(self._pull_folder(model.name)), model.size)
 
         return watch
 
@@ -322,11 +323,6 @@ def _size(path: Path) -> int | None:
         return path.stat().st_size
     except OSError:
         return None
-
-
-def _largest_file(folder: Path) -> int:
-    """The size of the largest file under `folder` in bytes; 0 when it goes away meanwhile."""
-    return max((_size(path) or 0 for path in folder.rglob("*") if path.is_file()), default=0)
 
 
 def _megabytes(count: int) -> str:
