@@ -1,0 +1,1 @@
+"""What is inside a CUDA program: its ELF file, the fat binaries in it, and their PTX."""
