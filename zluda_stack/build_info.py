@@ -72,7 +72,7 @@ def pinned_parts() -> list[tuple[str, str]]:
 
     catalog = load()
     chosen = catalog.combinations[catalog.defaults.combination]
-    image, _, tag = chosen.base.rpartition(":")
+    image, _, tag = catalog.variants[chosen.variant].development.rpartition(":")
     return [(image, tag), *chosen.components.items()]
 
 

@@ -29,8 +29,13 @@ def stack(name: str) -> Path:
     return stacks() / name
 
 
-def images() -> Path:
-    """The templates under images/: inside the wheel, or at the top of a source checkout."""
+def project() -> Path:
+    """The files that images are built from: inside the wheel, or a source checkout's top."""
     package = Path(__file__).parent
-    packaged = package / "_images"
-    return packaged if packaged.is_dir() else package.parent / "images"
+    packaged = package / "_project"
+    return packaged if packaged.is_dir() else package.parent
+
+
+def images() -> Path:
+    """The templates of the images."""
+    return project() / "images"

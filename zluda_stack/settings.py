@@ -44,9 +44,12 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     client: Annotated[ClientWish, Meta(description="Client the stack must be able to serve.")] = (
         "none"
     )
-    base: Annotated[str | None, Meta(description="Base image of the catalogue, as NAME:TAG.")] = (
-        None
-    )
+    variant: Annotated[
+        str, Meta(description="auto, or a base variant of the catalogue.", min_length=1)
+    ] = "auto"
+    base: Annotated[
+        str | None, Meta(description="Development image of the variant, as NAME:TAG.")
+    ] = None
     zluda: Annotated[ZludaMethod, Meta(description="Where ZLUDA comes from.")] = "source"
     hsa_override: Annotated[
         str | None, Meta(description="HSA_OVERRIDE_GFX_VERSION for the GPU service, as 11.0.0.")

@@ -11,17 +11,20 @@ from zluda_stack.plan.types import (
     Plan,
     Service,
 )
+from zluda_stack.plan.variant import choose_bases
 
 
 def image(name: str = "zluda") -> ImagePlan:
-    """The image `name` with the catalogue's default base and components."""
+    """The image `name` with the catalogue's default bases and components."""
     catalog = load()
     combination = catalog.combinations[catalog.defaults.combination]
+    bases = choose_bases(catalog, combination.variant, None)
     return ImagePlan(
         name=name,
         tag=f"zluda-stack/{name}:test",
-        base=catalog.bases[combination.base],
-        arguments={"JOBS": ""},
+        variant=bases.variant,
+        development=bases.development,
+        runtime=bases.runtime,
         components={key: catalog.components[key] for key in combination.components},
     )
 

@@ -67,10 +67,12 @@ def test_kernels_are_borrowed_only_where_there_are_none_and_from_a_target_that_h
         assert catalog.gpus[gpu.kernel_fallback.target].rocblas_kernels is not False
 
 
-def test_the_default_base_is_pinned_and_so_is_what_the_zluda_image_downloads(
+def test_the_default_bases_are_pinned_and_so_is_what_the_zluda_image_downloads(
     catalog: Catalog,
 ) -> None:
-    assert catalog.bases[catalog.defaults.base].digest is not None
+    variant = catalog.variants[catalog.defaults.variant]
+    for base in (variant.development, variant.runtime):
+        assert catalog.bases[base].digest is not None
     zluda = catalog.components["zluda"].git
     assert zluda is not None
     assert zluda.commit is not None
@@ -112,7 +114,10 @@ def test_the_default_context_ceiling_lets_every_client_work(catalog: Catalog) ->
         ("combinations", "zluda: v7-preview.9", "zluda: v8", "components.zluda"),
         ("combinations", "rust: 1.95.0", "ferrum: 1.95.0", "ferrum"),
         ("combinations", "- gfx1010", "- gfx1999", "gfx1999"),
-        ("combinations", "ubuntu-22.04:7.2.1", "ubuntu-22.04:9.9", "combinations.zluda-llama.cpp"),
+        ("combinations", "rocm-ubuntu-22.04", "rocm-9", "combinations.zluda-llama.cpp.variant"),
+        ("variants", "ubuntu-22.04:7.2.1", "ubuntu-22.04:9.9", "rocm-ubuntu-22.04.development"),
+        ("variants", "      python: [python3]\n", "", "rocm-ubuntu-22.04.packages"),
+        ("defaults", "variant: rocm", "variant: roc", "defaults.variant"),
         ("defaults", "model: smollm2-135m", "model: gpt-9", "defaults.model"),
         ("defaults", "port: 8080", "port: '8080'", "defaults.port"),
         ("models", "models:", "modells:", "models"),

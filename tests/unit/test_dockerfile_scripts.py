@@ -1,4 +1,4 @@
-"""The scripts that the zluda image runs, on real git trees and real programs."""
+"""The scripts that image builds run, on real git trees and real programs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 from zluda_stack import paths
 
-SCRIPTS = paths.images() / "zluda"
+SCRIPTS = (paths.images() / "zluda", paths.images() / "_scripts")
 GIB_IN_KIB = 1024 * 1024
 SOURCE = ("ext/llvm", "lib/ockl.bc")
 
@@ -25,8 +25,9 @@ pytestmark = pytest.mark.skipif(
 def script(
     name: str, *arguments: str, cwd: Path, **environment: str
 ) -> subprocess.CompletedProcess[str]:
+    path = next(folder / name for folder in SCRIPTS if (folder / name).is_file())
     return subprocess.run(
-        [str(SCRIPTS / name), *arguments],
+        [str(path), *arguments],
         cwd=cwd,
         env=os.environ | environment,
         capture_output=True,

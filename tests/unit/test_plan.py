@@ -278,12 +278,22 @@ def test_an_unverified_base_is_refused_and_the_verified_one_named() -> None:
     assert "rocm/dev-ubuntu-22.04:7.2.1" in text
 
 
+def test_the_debian_variant_is_built_on_debian_alone() -> None:
+    image = plan_for(host(RADEON), variant="debian").images[0]
+    assert (image.development.name, image.runtime.name) == ("debian", "debian")
+
+
+def test_an_unknown_variant_names_those_that_there_are() -> None:
+    assert "rocm-ubuntu-22.04, debian" in refusal(RADEON, variant="arch")
+
+
 def test_every_supported_target_gives_a_plan_with_images_and_services() -> None:
     facts = host(LAPTOP)
     for target in ("gfx1010", "gfx1030", "gfx1036", "gfx1100", "gfx1151", "gfx1201"):
         plan = plan_for(facts, gpu=target)
         assert [service.name for service in plan.services] == ["model", "inference", "endpoint"]
-        assert plan.images[0].base.digest
+        assert plan.images[0].development.digest
+        assert plan.images[0].runtime.digest
 
 
 def test_the_services_are_the_same_on_every_host() -> None:

@@ -76,9 +76,9 @@ def test_health_and_grace_carry_their_units() -> None:
 
 def test_an_image_of_a_service_is_built_there_and_others_on_demand_only() -> None:
     own, other = image("own"), image("other")
-    server = structs.replace(SERVER, image=own.tag)
+    server = structs.replace(SERVER, image=own.tag, build="own")
     services = rendered(FETCH, server, images=(own, other))["services"]
-    build = {"context": "../images/own", "dockerfile": "Dockerfile"}
+    build = {"context": "..", "dockerfile": "images/own/Dockerfile", "target": "own"}
     assert services["server"]["build"] == build
     assert services["other"]["profiles"] == ["build"]
     assert "build" not in services["fetch"]

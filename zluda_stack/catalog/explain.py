@@ -19,6 +19,7 @@ from zluda_stack.catalog.schema import (
     Gpu,
     Model,
     Provenance,
+    Variant,
 )
 from zluda_stack.errors import UsageError
 
@@ -55,6 +56,7 @@ def names(catalog: Catalog) -> dict[str, tuple[str, ...]]:
     return {
         "gpu": tuple(catalog.gpus),
         "base": tuple(catalog.bases),
+        "variant": tuple(catalog.variants),
         "component": tuple(catalog.components),
         "model": tuple(catalog.models),
         "client": tuple(catalog.clients),
@@ -72,10 +74,11 @@ def explain(catalog: Catalog, name: str) -> Explanation:
     if gpu is not None:
         return _gpu(gpu)
     wanted = name.strip().lower()
-    default_base = catalog.bases[catalog.defaults.base].name
+    default_base = catalog.bases[catalog.variants[catalog.defaults.variant].development].name
     found = (
         _find(catalog.bases, wanted, _base)
         or _find(catalog.bases, f"{default_base}:{wanted}", _base)
+        or _find(catalog.variants, wanted, _variant)
         or _find(catalog.components, wanted, _component)
         or _find(catalog.models, wanted, _model)
         or _find(catalog.clients, wanted, _client)
@@ -141,7 +144,11 @@ def _gpu(gpu: Gpu) -> Explanation:
 
 
 def _base(base: BaseImage) -> Explanation:
-    rows = [("ROCm", base.rocm), ("Ubuntu", base.ubuntu), ("digest", base.digest)]
+    rows = [
+        ("ROCm", base.rocm),
+        ("distribution", base.distribution),
+        ("digest", base.digest),
+    ]
     return Explanation(
         kind="base",
         name=f"{base.name}:{base.tag}",
@@ -152,12 +159,28 @@ def _base(base: BaseImage) -> Explanation:
     )
 
 
+def _variant(variant: Variant) -> Explanation:
+    rows = [
+        ("built on", variant.development),
+        ("runs on", variant.runtime),
+        ("ROCm", variant.rocm),
+        *((f"packages ({role})", " ".join(names)) for role, names in variant.packages.items()),
+    ]
+    return Explanation(
+        kind="variant",
+        name=variant.name,
+        title=variant.title,
+        facts=_facts(variant.provenance.evidence, rows),
+        sources=(variant.provenance,),
+        evidence=variant.provenance.evidence,
+    )
+
+
 def _component(component: Component) -> Explanation:
     rows: list[tuple[str, str | None]] = [
         ("version", component.version),
         ("licence", component.licence),
         ("package", component.pypi or ""),
-        ("packages", " ".join(component.packages)),
     ]
     if component.git is not None:
         rows += [
@@ -227,7 +250,7 @@ def _mode(mode: ClientMode) -> tuple[Fact, ...]:
 
 def _combination(combination: Combination) -> Explanation:
     rows = [
-        ("base", combination.base),
+        ("variant", combination.variant),
         *combination.components.items(),
         ("targets", ", ".join(combination.targets)),
     ]

@@ -18,6 +18,7 @@ from zluda_stack.catalog.schema import (
     Defaults,
     Gpu,
     Model,
+    Variant,
 )
 from zluda_stack.errors import StackError
 
@@ -36,6 +37,7 @@ def load(directory: Path | None = None) -> Catalog:
     catalog = Catalog(
         gpus=_entries(folder, "gpus", Gpu),
         bases=_entries(folder, "bases", BaseImage),
+        variants=_entries(folder, "variants", Variant),
         components=_entries(folder, "components", Component),
         models=_entries(folder, "models", Model),
         clients=_entries(folder, "clients", Client),
@@ -92,11 +94,13 @@ def _contradictions(catalog: Catalog) -> Iterator[tuple[str, str, str]]:
         if fallback and fallback.target not in catalog.gpus:
             place = f"gpus.{gpu.target}.kernel_fallback.target"
             yield "gpus", place, f"no GPU is named {fallback.target}"
+    for variant in catalog.variants.values():
+        yield from _incomplete(catalog, variant)
     for combination in catalog.combinations.values():
         yield from _dangling(catalog, combination)
     defaults = catalog.defaults
     for key, name, known in (
-        ("base", defaults.base, catalog.bases.keys()),
+        ("variant", defaults.variant, catalog.variants.keys()),
         ("combination", defaults.combination, catalog.combinations.keys()),
         ("model", defaults.model, catalog.models.keys()),
     ):
@@ -108,6 +112,7 @@ def _misnamed(catalog: Catalog) -> Iterator[tuple[str, str, str]]:
     names = {
         "gpus": {key: gpu.target for key, gpu in catalog.gpus.items()},
         "bases": {key: f"{base.name}:{base.tag}" for key, base in catalog.bases.items()},
+        "variants": {key: entry.name for key, entry in catalog.variants.items()},
         "components": {key: entry.name for key, entry in catalog.components.items()},
         "models": {key: entry.name for key, entry in catalog.models.items()},
         "clients": {key: entry.name for key, entry in catalog.clients.items()},
@@ -119,10 +124,20 @@ def _misnamed(catalog: Catalog) -> Iterator[tuple[str, str, str]]:
                 yield kind, f"{kind}.{key}", f"the entry calls itself {name}"
 
 
+def _incomplete(catalog: Catalog, variant: Variant) -> Iterator[tuple[str, str, str]]:
+    place = f"variants.{variant.name}"
+    for key, base in (("development", variant.development), ("runtime", variant.runtime)):
+        if base not in catalog.bases:
+            yield "variants", f"{place}.{key}", f"no base is named {base}"
+    roles = {role for other in catalog.variants.values() for role in other.packages}
+    for role in sorted(roles - set(variant.packages)):
+        yield "variants", f"{place}.packages", f"the role {role} of another variant is missing"
+
+
 def _dangling(catalog: Catalog, combination: Combination) -> Iterator[tuple[str, str, str]]:
     place = f"combinations.{combination.name}"
-    if combination.base not in catalog.bases:
-        yield "combinations", f"{place}.base", f"no base is named {combination.base}"
+    if combination.variant not in catalog.variants:
+        yield "combinations", f"{place}.variant", f"no variant is named {combination.variant}"
     for name, version in combination.components.items():
         component = catalog.components.get(name)
         if component is None:

@@ -80,13 +80,35 @@ class Gpu(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
 
 class BaseImage(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A base image tag; without a digest it is unverified and cannot be built from by default."""
+    """A base image tag; without a digest it is unverified and cannot be built from by default.
+
+    `rocm` is the version of ROCm in it, empty when it holds none.
+    """
 
     name: str
     tag: str
     digest: Digest | None
     rocm: str
-    ubuntu: str
+    distribution: str
+    provenance: Provenance
+
+
+class Variant(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A pair of base images, and what their distribution calls the things that images need.
+
+    `development` and `runtime` name entries of `bases`; `packages` are Debian packages by role;
+    `rocm_libraries` is the folder of ROCm's shared libraries, `rocm_root` what CMake calls its
+    prefix, `rocm` its version.
+    """
+
+    name: str
+    title: str
+    development: str
+    runtime: str
+    rocm: str
+    rocm_root: str
+    rocm_libraries: str
+    packages: dict[str, tuple[str, ...]]
     provenance: Provenance
 
 
@@ -109,7 +131,11 @@ class GitSource(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
 
 class Component(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A piece of software that an image or the embedded engine is made of."""
+    """A piece of software that an image or the embedded engine is made of.
+
+    `pypi` names the package on the Python package index, with its version (name==version) when
+    images download it.
+    """
 
     name: str
     title: str
@@ -118,7 +144,6 @@ class Component(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     git: GitSource | None = None
     pypi: str | None = None
     artifacts: tuple[Artifact, ...] = ()
-    packages: tuple[str, ...] = ()
     provenance: Provenance
 
 
@@ -180,7 +205,7 @@ class Combination(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     """Versions that are used together, with what is known of them as a whole."""
 
     name: str
-    base: str
+    variant: str
     components: dict[str, str]
     targets: tuple[GfxTarget, ...]
     provenance: Provenance
@@ -193,7 +218,7 @@ class Defaults(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     a model trained for more would otherwise reserve memory that nobody wanted.
     """
 
-    base: str
+    variant: str
     combination: str
     model: str
     context_ceiling: int
@@ -207,6 +232,7 @@ class Catalog(Struct, frozen=True, kw_only=True):
 
     gpus: dict[str, Gpu]
     bases: dict[str, BaseImage]
+    variants: dict[str, Variant]
     components: dict[str, Component]
     models: dict[str, Model]
     clients: dict[str, Client]

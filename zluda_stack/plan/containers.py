@@ -1,4 +1,4 @@
-"""The images and services of the docker engine.
+"""The services of the docker engine.
 
 What only the host knows stands as a ${VARIABLE}, so that the compose file is the same on every
 machine; `host_environment` holds the values for this one.
@@ -6,68 +6,19 @@ machine; `host_environment` holds the values for this one.
 
 from __future__ import annotations
 
-from zluda_stack.catalog.nearest import nearest
-from zluda_stack.catalog.schema import BaseImage, Catalog, Component
-from zluda_stack.errors import PlanRefused
+from zluda_stack.catalog.schema import Catalog
 from zluda_stack.plan.types import (
     EndpointPlan,
     GpuDevice,
     HealthCheck,
-    ImagePlan,
     ModelPlan,
     Service,
 )
-from zluda_stack.settings import Settings
 
 _FROM_HOST = "run `zluda-stack render` on the host that has the card"
 VOLUMES = ("models", "zluda-cache")
 # ZLUDA compiles kernels at first use, for minutes; until then the server is starting, not ill.
 _FIRST_START_S = 3600
-
-
-def choose_base(catalog: Catalog, wish: str | None) -> BaseImage:
-    """The base image for `wish` (NAME:TAG or a bare tag; None: the default).
-
-    Raises PlanRefused when the catalogue does not have it, or has never seen its digest.
-    """
-    key = wish or catalog.defaults.base
-    default_name = catalog.bases[catalog.defaults.base].name
-    base = catalog.bases.get(key) or catalog.bases.get(f"{default_name}:{key}")
-    if base is None:
-        close = nearest(key, catalog.bases)
-        raise PlanRefused(
-            f"no base image {key!r} in the catalogue",
-            f"Nearest: {', '.join(close)}."
-            if close
-            else f"The default is {catalog.defaults.base}.",
-        )
-    if base.digest is None:
-        raise PlanRefused(
-            f"the digest of {base.name}:{base.tag} was never seen, so it cannot be pinned",
-            f"Use {catalog.defaults.base}, whose digest is known.",
-        )
-    return base
-
-
-def images(catalog: Catalog, settings: Settings, base: BaseImage) -> tuple[ImagePlan, ...]:
-    """The images to build, in the order in which they need each other."""
-    if settings.zluda != "source":
-        raise PlanRefused(
-            f"ZLUDA by the method {settings.zluda!r} is not part of this version",
-            "Use --zluda source, which builds ZLUDA at its pinned commit.",
-        )
-    combination = catalog.combinations[catalog.defaults.combination]
-    components = {name: catalog.components[name] for name in combination.components}
-    zluda = components["zluda"]
-    return (
-        ImagePlan(
-            name="zluda",
-            tag=f"zluda-stack/zluda:{_short_commit(zluda)}-rocm{base.rocm}",
-            base=base,
-            arguments={"JOBS": ""},
-            components=components,
-        ),
-    )
 
 
 def services(catalog: Catalog, model: ModelPlan) -> tuple[Service, ...]:
@@ -89,11 +40,6 @@ def host_environment(gpu: GpuDevice, model: ModelPlan, endpoint: EndpointPlan) -
         "ZLUDA_STACK_HSA_OVERRIDE": gpu.hsa_override,
     }
     return {key: value for key, value in values.items() if value}
-
-
-def _short_commit(component: Component) -> str:
-    commit = component.git.commit if component.git else None
-    return (commit or component.version)[:12]
 
 
 def _required(variable: str) -> str:

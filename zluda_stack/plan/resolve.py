@@ -15,8 +15,10 @@ from zluda_stack.plan import containers
 from zluda_stack.plan.clients import fits
 from zluda_stack.plan.endpoint import choose_endpoint
 from zluda_stack.plan.gpu import CPU_WAY, Choice, choose_gpu, describe
+from zluda_stack.plan.images import gpu_images
 from zluda_stack.plan.model import choose_model
 from zluda_stack.plan.types import Decision, EngineName, GpuDevice, ModelPlan, Notice, Plan
+from zluda_stack.plan.variant import choose_bases
 from zluda_stack.settings import Configured, Settings
 
 _NOT_YET = Notice(
@@ -55,10 +57,10 @@ def resolve(facts: HostFacts, configured: Configured, catalog: Catalog) -> Plan:
 
 
 def _in_containers(plan: Plan, gpu: GpuDevice, settings: Settings, catalog: Catalog) -> Plan:
-    base = containers.choose_base(catalog, settings.base)
+    bases = choose_bases(catalog, settings.variant, settings.base)
     return structs.replace(
         plan,
-        images=containers.images(catalog, settings, base),
+        images=gpu_images(catalog, settings, bases),
         services=containers.services(catalog, plan.model),
         volumes=containers.VOLUMES,
         host_environment=containers.host_environment(gpu, plan.model, plan.endpoint),

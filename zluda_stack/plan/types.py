@@ -7,7 +7,7 @@ from typing import Literal
 import msgspec
 from msgspec import Struct
 
-from zluda_stack.catalog.schema import BaseImage, Component, Evidence, Model
+from zluda_stack.catalog.schema import BaseImage, Component, Evidence, Model, Variant
 
 EngineName = Literal["docker", "embedded"]
 
@@ -80,14 +80,21 @@ class EndpointPlan(Struct, frozen=True, kw_only=True):
 class ImagePlan(Struct, frozen=True, kw_only=True):
     """One image to build: images/<name>/Dockerfile.j2 with these values.
 
-    `arguments` are the build ARGs with their defaults, `components` the pinned sources.
+    Its stages are built on `development` and `runtime`, the two base images of `variant`;
+    `components` are the pinned sources. `arguments` are the build ARGs of this plan, and
+    `contexts` the folders that stand in for stages; a value that only the host knows is a
+    ${VARIABLE} of `Plan.host_environment` in `compose_arguments`, which is for every host.
     """
 
     name: str
     tag: str
-    base: BaseImage
-    arguments: dict[str, str]
+    variant: Variant
+    development: BaseImage
+    runtime: BaseImage
     components: dict[str, Component]
+    arguments: dict[str, str] = {}
+    compose_arguments: dict[str, str] = {}
+    contexts: dict[str, str] = {}
 
 
 class HealthCheck(Struct, frozen=True, kw_only=True):
@@ -103,12 +110,14 @@ class HealthCheck(Struct, frozen=True, kw_only=True):
 class Service(Struct, frozen=True, kw_only=True):
     """One container. What only the host knows stands as a ${VARIABLE} of `Plan.host_environment`.
 
+    `build` is the name of the planned image that it runs, None for one that is only pulled.
     `publish` is (address, host port, container port); `depends_on` maps a service to the
     condition `service_healthy` or `service_completed_successfully`.
     """
 
     name: str
     image: str
+    build: str | None = None
     command: tuple[str, ...] = ()
     environment: dict[str, str] = {}
     devices: tuple[str, ...] = ()

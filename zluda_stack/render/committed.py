@@ -5,7 +5,7 @@ from __future__ import annotations
 from zluda_stack.catalog.schema import Catalog
 from zluda_stack.host.facts import HostFacts
 from zluda_stack.plan.resolve import resolve
-from zluda_stack.render.project import render_project
+from zluda_stack.render.project import dockerfile, render_project
 from zluda_stack.settings import Configured, Settings
 
 
@@ -17,5 +17,5 @@ def render_committed(catalog: Catalog) -> dict[str, str]:
     target = catalog.combinations[catalog.defaults.combination].targets[0]
     nowhere = HostFacts(system="Linux", machine="x86_64", kernel="", cpu_count=1)
     plan = resolve(nowhere, Configured(settings=Settings(gpu=target)), catalog)
-    files = render_project(plan)
-    return {path: text for path, text in files.items() if not path.endswith(".env")}
+    kept = {"compose/inference.yml", *map(dockerfile, plan.images)}
+    return {path: text for path, text in render_project(plan).items() if path in kept}

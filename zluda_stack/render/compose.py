@@ -18,10 +18,10 @@ def render_compose(plan: Plan) -> str:
 
     The same for every host: see Plan.host_environment and render_env.
     """
-    images = {image.tag: image for image in plan.images}
+    images = {image.name: image for image in plan.images}
     services = {service.name: _service(service, images) for service in plan.services}
-    served = {service.image for service in plan.services}
-    builds = {image.name: _build_only(image) for image in plan.images if image.tag not in served}
+    served = {service.build for service in plan.services}
+    builds = {image.name: _build_only(image) for image in plan.images if image.name not in served}
     document = {
         "name": _PROJECT if plan.name == "default" else f"{_PROJECT}-{plan.name}",
         "services": builds | services,
@@ -47,7 +47,7 @@ class _Dumper(yaml.SafeDumper):
 
 
 def _service(service: Service, images: dict[str, ImagePlan]) -> dict[str, object]:
-    image = images.get(service.image)
+    image = images[service.build] if service.build else None
     entries: dict[str, object] = {
         "image": service.image,
         "build": _build(image) if image else None,
@@ -76,7 +76,14 @@ def _build_only(image: ImagePlan) -> dict[str, object]:
 
 
 def _build(image: ImagePlan) -> dict[str, object]:
-    return {"context": f"../images/{image.name}", "dockerfile": "Dockerfile"}
+    entries = {
+        "context": "..",
+        "dockerfile": f"images/{image.name}/Dockerfile",
+        "target": image.name,
+        "args": image.compose_arguments,
+        "additional_contexts": image.contexts,
+    }
+    return {key: value for key, value in entries.items() if value}
 
 
 def _port(address: str, host_port: str, container_port: int) -> dict[str, object]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import traceback
+from pathlib import Path
 
 import jinja2
 
@@ -19,14 +20,16 @@ def render_dockerfile(image: ImagePlan) -> str:
     """
     name = f"{image.name}/Dockerfile.j2"
     try:
-        body = (
-            _environment()
-            .get_template(name)
-            .render(base=image.base, arguments=image.arguments, components=image.components)
+        template = _environment().get_template(name)
+        body = template.render(
+            variant=image.variant,
+            development=image.development,
+            runtime=image.runtime,
+            components=image.components,
         )
     except (jinja2.UndefinedError, _UnverifiedError) as error:
         raise StackError(
-            f"missing value in images/{name}{_line(error)}: {error}",
+            f"missing value in images/{_place(error) or name}: {error}",
             "`zluda-stack explain NAME` says what is known of a component or a base image.",
         ) from error
     except jinja2.TemplateNotFound as error:
@@ -58,7 +61,11 @@ def _environment() -> jinja2.Environment:
     )
 
 
-def _line(error: Exception) -> str:
+def _place(error: Exception) -> str:
+    """The template and the line in which `error` was raised; empty when it was in none."""
     frames = traceback.extract_tb(error.__traceback__)
-    lines = [frame.lineno for frame in frames if frame.filename.endswith(".j2")]
-    return f", line {lines[-1]}" if lines else ""
+    places = [frame for frame in frames if frame.filename.endswith(".j2")]
+    if not places:
+        return ""
+    template = Path(places[-1].filename).relative_to(paths.images())
+    return f"{template}, line {places[-1].lineno}"

@@ -13,10 +13,16 @@ from zluda_stack.errors import StackError
 
 
 class ImageNeeds(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What an image is built from: a base image, and components of the catalogue by name."""
+    """What an image is built from: a base image, components of the catalogue by name.
+
+    `stages` are the other folders of images/ whose build stages its Dockerfile includes;
+    `sources` the files and folders of the project that are copied beside the folder's own.
+    """
 
     base: str
     components: tuple[str, ...]
+    stages: tuple[str, ...] = ()
+    sources: tuple[str, ...] = ()
 
 
 class StageEstimate(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -34,10 +40,11 @@ class StageEstimate(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
 
 
 class ImageDescription(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """One image: what it needs and produces, its build arguments, how it is tested.
+    """One image, or one part of images: what it needs, takes as ARG, and how it is tested.
 
-    `files` are the files beside the template that the Dockerfile copies; `estimates` what its
-    stages cost, those of other images that it includes not repeated.
+    A part has build stages (stages.j2) and no Dockerfile of its own. `files` are the files
+    beside the template that are copied; `estimates` what its stages cost, those of other images
+    that it includes not repeated.
     """
 
     name: str
@@ -58,3 +65,15 @@ def read_image(name: str) -> ImageDescription:
         return msgspec.convert(yaml.safe_load(path.read_bytes()), type=ImageDescription)
     except (OSError, yaml.YAMLError, msgspec.ValidationError) as error:
         raise StackError(f"{path}: {error}", "Install zluda-stack again.") from error
+
+
+def read_parts(name: str) -> tuple[ImageDescription, ...]:
+    """The descriptions of the image `name` and of all whose stages it includes, each once."""
+    found: dict[str, ImageDescription] = {}
+    waiting = [name]
+    while waiting:
+        part = waiting.pop()
+        if part not in found:
+            found[part] = read_image(part)
+            waiting += found[part].needs.stages
+    return tuple(found.values())

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import msgspec
 
-from zluda_stack import paths
 from zluda_stack.errors import HostProblem, PlanRefused, UsageError
 from zluda_stack.files import write_atomic
 from zluda_stack.plan.types import ImagePlan, Plan
 from zluda_stack.render.compose import render_compose
 from zluda_stack.render.dockerfiles import render_dockerfile
 from zluda_stack.render.environment import render_env
-from zluda_stack.render.images import read_image
+from zluda_stack.render.images import read_parts
+from zluda_stack.render.sources import read_source
 
 _RECORD = ".zluda-stack-rendered.json"
 
@@ -32,18 +32,26 @@ def render_project(plan: Plan) -> dict[str, str]:
             "Name the card to render for, such as --gpu gfx1100.",
         )
     files = {"compose/inference.yml": render_compose(plan), "compose/.env": render_env(plan)}
+    files |= {dockerfile(image): render_dockerfile(image) for image in plan.images}
+    return files | _copied(plan)
+
+
+def dockerfile(image: ImagePlan) -> str:
+    """Where the Dockerfile of `image` lies in a rendered folder."""
+    return f"images/{image.name}/Dockerfile"
+
+
+def _copied(plan: Plan) -> dict[str, str]:
+    """What the Dockerfiles copy, and what keeps the rest out of the build context."""
+    names = {".dockerignore"}
     for image in plan.images:
-        files |= _image_files(image)
-    return files
-
-
-def _image_files(image: ImagePlan) -> dict[str, str]:
-    folder = paths.images() / image.name
-    copied = read_image(image.name).files
-    return {
-        f"images/{image.name}/Dockerfile": render_dockerfile(image),
-        **{f"images/{image.name}/{name}": (folder / name).read_text() for name in copied},
-    }
+        for part in read_parts(image.name):
+            names |= {f"images/{part.name}/{file}" for file in part.files}
+            names |= set(part.needs.sources)
+    copied: dict[str, str] = {}
+    for name in sorted(names):
+        copied |= read_source(name)
+    return copied
 
 
 def conflicts(files: dict[str, str], out: Path) -> tuple[str, ...]:

@@ -1,0 +1,31 @@
+"""The files of the project that a rendered folder holds beside what is rendered."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from zluda_stack import paths
+from zluda_stack.errors import StackError
+
+_PACKAGE = "zluda_stack"
+_LEFT_OUT = {"__pycache__", "_project"}
+
+
+def read_source(name: str) -> dict[str, str]:
+    """The file `name` of the project, or every file of that folder: path -> text.
+
+    Raises StackError when it is not there.
+    """
+    top = Path(paths.__file__).parent if name == _PACKAGE else paths.project() / name
+    if top.is_dir():
+        files = [path for path in sorted(top.rglob("*")) if path.is_file()]
+        names = {path: path.relative_to(top) for path in files}
+        return {
+            f"{name}/{inner.as_posix()}": path.read_text()
+            for path, inner in names.items()
+            if not _LEFT_OUT & set(inner.parts)
+        }
+    try:
+        return {name: top.read_text()}
+    except OSError as error:
+        raise StackError(f"{top}: {error.strerror}", "Install zluda-stack again.") from error
