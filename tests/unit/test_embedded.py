@@ -13,8 +13,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from zluda_stack import paths
-from zluda_stack.engines import locks, logs, ports
+from zluda_stack import locks, paths
+from zluda_stack.engines import logs, ports
 from zluda_stack.engines.embedded.engine import EmbeddedEngine, same_run
 from zluda_stack.engines.embedded.state import (
     SUPERVISOR,
@@ -147,7 +147,7 @@ def test_a_second_command_is_told_that_it_waits_and_then_goes_on(tmp_path: Path)
         waited.append(True)
         os.close(descriptor)
 
-    with locks.alone(lock, release):
+    with locks.locked(lock, release):
         assert locks.held(lock)
     assert waited == [True]
     assert not locks.held(lock)

@@ -8,7 +8,7 @@ import signal
 from collections.abc import Iterator
 from pathlib import Path
 
-from zluda_stack.engines import locks
+from zluda_stack import locks
 from zluda_stack.errors import HostProblem
 from zluda_stack.plan.types import EndpointPlan
 from zluda_stack.progress import Progress
@@ -34,13 +34,15 @@ def operation_lock(folder: Path) -> Path:
     return folder / "operation.lock"
 
 
-def alone(folder: Path, progress: Progress) -> contextlib.AbstractContextManager[None]:
+def alone(folder: Path, progress: Progress) -> contextlib.AbstractContextManager[int]:
     """Hold the operation lock of `folder`, waiting for another command as long as it takes."""
+    steps = iter(["waiting for another command that works on this stack"])
 
-    def on_wait() -> None:
-        progress.step("waiting for another command that works on this stack")
+    def while_waiting() -> None:
+        for step in steps:  # told once, however long it takes
+            progress.step(step)
 
-    return locks.alone(operation_lock(folder), on_wait)
+    return locks.locked(operation_lock(folder), while_waiting)
 
 
 @contextlib.contextmanager

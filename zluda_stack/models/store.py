@@ -25,9 +25,9 @@ from msgspec import Struct
 from zluda_stack.catalog.schema import Model, Sha256
 from zluda_stack.errors import HostProblem, Interrupted, UsageError
 from zluda_stack.files import write_atomic
+from zluda_stack.locks import held, locked, locked_if_free
 from zluda_stack.models.digest import sha256_of
 from zluda_stack.models.growth import largest_file
-from zluda_stack.models.locks import held, locked, locked_if_free
 from zluda_stack.models.source import Fetched, source_of
 from zluda_stack.progress import Progress
 

@@ -120,8 +120,8 @@ class Change:
 
 def served_images(plan: Plan) -> tuple[ImagePlan, ...]:
     """The images that the services of `plan` are made from, in the plan's order."""
-    served = {service.image for service in plan.services}
-    return tuple(image for image in plan.images if image.tag in served)
+    served = {service.build for service in plan.services}
+    return tuple(image for image in plan.images if image.name in served)
 
 
 def _same_run(current: Plan | None, wanted: Plan) -> bool:

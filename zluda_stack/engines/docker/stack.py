@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from zluda_stack.engines import locks
+from zluda_stack import locks
 from zluda_stack.engines.base import ServiceStatus, StackStatus, State
 from zluda_stack.engines.common import TAIL_LINES, answers, operation_lock
 from zluda_stack.engines.docker import compose, containers

@@ -13,7 +13,7 @@ from typing import TypeVar
 import msgspec
 from msgspec import Struct
 
-from zluda_stack.engines import locks
+from zluda_stack import locks
 from zluda_stack.errors import HostProblem
 from zluda_stack.files import write_atomic
 from zluda_stack.host.facts import RunningStack

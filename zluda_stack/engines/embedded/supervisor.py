@@ -16,7 +16,8 @@ from pathlib import Path
 
 import msgspec
 
-from zluda_stack.engines import locks, logs
+from zluda_stack import locks
+from zluda_stack.engines import logs
 from zluda_stack.engines.embedded import commands
 from zluda_stack.engines.embedded.state import (
     ENDPOINT,

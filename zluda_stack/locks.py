@@ -12,6 +12,7 @@ from pathlib import Path
 from zluda_stack.errors import HostProblem
 
 _POLL_SECONDS = 0.05
+_MOMENT_SECONDS = 0.2
 
 
 def held(path: Path) -> bool:
@@ -38,6 +39,7 @@ def take(path: Path, *, patience: float = 1.0) -> int | None:
     """
     deadline = time.monotonic() + patience
     with _told(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         while not _flock(descriptor, fcntl.LOCK_EX):
             if time.monotonic() >= deadline:
@@ -48,17 +50,31 @@ def take(path: Path, *, patience: float = 1.0) -> int | None:
 
 
 @contextmanager
-def alone(path: Path, on_wait: Callable[[], None]) -> Iterator[None]:
-    """Hold the lock `path`; `on_wait` is called once when another process must end first."""
-    descriptor = take(path, patience=0.2)
-    if descriptor is None:
-        on_wait()
-        while descriptor is None:
-            descriptor = take(path, patience=60.0)
+def locked(path: Path, while_waiting: Callable[[], None]) -> Iterator[int]:
+    """Hold the lock `path`; yields its descriptor, for a child that is to hold it too.
+
+    While another process keeps it, `while_waiting` is called several times a second; it may
+    raise. It is not called for one who held the lock for a moment only, as `held` does.
+    """
+    descriptor = take(path, patience=_MOMENT_SECONDS)
+    while descriptor is None:
+        while_waiting()
+        descriptor = take(path, patience=_MOMENT_SECONDS)
     try:
-        yield
+        yield descriptor
     finally:
         os.close(descriptor)
+
+
+@contextmanager
+def locked_if_free(path: Path) -> Iterator[bool]:
+    """Hold the lock `path` if nobody does; yields whether it is held now."""
+    descriptor = take(path, patience=0)
+    try:
+        yield descriptor is not None
+    finally:
+        if descriptor is not None:
+            os.close(descriptor)
 
 
 def _flock(descriptor: int, kind: int) -> bool:
@@ -75,6 +91,6 @@ def _told(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise HostProblem(
-            f"cannot lock {path}: {error.strerror}",
-            "Check the folder's owner; set XDG_STATE_HOME to a folder of yours on a local disk.",
+            f"cannot write and lock {path}: {error.strerror}",
+            "Check the folder's owner; XDG_STATE_HOME and XDG_DATA_HOME can name a local disk.",
         ) from error

@@ -1,0 +1,19 @@
+"""The console script: nothing but what must be true before the program is imported."""
+
+from __future__ import annotations
+
+import signal
+import sys
+
+
+def main() -> None:
+    """Run `zluda-stack` and exit with its code.
+
+    Until `cli.main` is imported and can tell an interruption in its own words, Ctrl-C simply
+    ends the process: the interpreter would print a traceback.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    from zluda_stack.cli.main import main as run
+
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    sys.exit(run())
