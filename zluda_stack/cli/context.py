@@ -99,6 +99,15 @@ def read_host_facts(path: Path) -> HostFacts:
         ) from error
 
 
+def refuse_replay(ctx: click.Context, verb: str) -> None:
+    """Raises UsageError when this run was given the facts of another machine."""
+    if invocation(ctx).host_facts is not None:
+        raise UsageError(
+            f"--host-facts describes another machine, and `{verb}` acts on this one",
+            "Add --dry-run, or leave --host-facts out.",
+        )
+
+
 def catalog() -> Catalog:
     """The catalogue that this version brings."""
     from zluda_stack.catalog.load import load

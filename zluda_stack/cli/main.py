@@ -51,6 +51,9 @@ SECTIONS: dict[str, dict[str, Entry]] = {
     "Files and settings": {
         "models": Entry(f"{_CLI}.models:models", "List, fetch, check and remove models."),
         "render": Entry(f"{_CLI}.render:render", "Write Dockerfiles and compose files."),
+        "build": Entry(f"{_CLI}.build:build", "Build the images of a container stack."),
+        "bake": Entry(f"{_CLI}.bake:bake", "Write a BuildKit bake file for every gfx target."),
+        "lock": Entry(f"{_CLI}.lock:lock", "Write or check what everything is pinned to."),
         "config": Entry(f"{_CLI}.config:config", "Show and change settings."),
         "completion": Entry(f"{_CLI}.completion:completion", "Print shell completion."),
     },

@@ -17,6 +17,9 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print facts 
 dry_run_option = click.option(
     "--dry-run", is_flag=True, help="Print what would be done, and do nothing."
 )
+yes_option = click.option(
+    "--yes", is_flag=True, help="Agree to a build that takes hours or much disk."
+)
 
 
 def settings_options(*keys: str) -> Callable[[Callable[..., _R]], Callable[..., _R]]:

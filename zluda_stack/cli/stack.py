@@ -9,8 +9,8 @@ import click
 
 from zluda_stack import keys, paths
 from zluda_stack.cli import context, output
-from zluda_stack.cli.options import dry_run_option, json_option, settings_options
-from zluda_stack.errors import EngineFailure, ExitCode, UsageError
+from zluda_stack.cli.options import dry_run_option, json_option, settings_options, yes_option
+from zluda_stack.errors import EngineFailure, ExitCode
 
 if TYPE_CHECKING:
     from zluda_stack.engines.base import Engine, StackStatus
@@ -28,18 +28,25 @@ _selftest_option = click.option(
 @click.command()
 @settings_options()
 @_selftest_option
+@yes_option
 @dry_run_option
 @json_option
 @click.pass_context
 def up(
-    ctx: click.Context, flags: dict[str, object], *, selftest: bool, dry_run: bool, as_json: bool
+    ctx: click.Context,
+    flags: dict[str, object],
+    *,
+    selftest: bool,
+    yes: bool,
+    dry_run: bool,
+    as_json: bool,
 ) -> None:
     """Start the stack and prove that it answers.
 
     A stack that already runs as planned and is healthy is left alone.
     """
     from zluda_stack.cli.plan import resolve
-    from zluda_stack.engines import engine_for
+    from zluda_stack.engines import engine_for, require_same_engine
     from zluda_stack.plan.resolve import require_runnable
 
     plan = resolve(ctx, flags)
@@ -51,11 +58,9 @@ def up(
     if dry_run:
         _print_dry_run(plan, engine, as_json=as_json)
         return
-    if context.invocation(ctx).host_facts is not None:
-        raise UsageError(
-            "--host-facts describes another machine, and `up` acts on this one",
-            "Add --dry-run, or leave --host-facts out.",
-        )
+    context.refuse_replay(ctx, "up")
+    require_same_engine(plan)
+    _agree_to_build(plan, yes=yes, show=not as_json)
     _start(plan, engine, selftest=selftest, as_json=as_json)
 
 
@@ -84,17 +89,22 @@ def restart(ctx: click.Context, flags: dict[str, object], *, selftest: bool, as_
 @click.command()
 @settings_options("name")
 @_all_option
+@click.option(
+    "--volumes", is_flag=True, help="Remove a container stack's model copy and kernel cache too."
+)
 @json_option
 @click.pass_context
-def down(ctx: click.Context, flags: dict[str, object], *, every: bool, as_json: bool) -> None:
-    """Stop the stack. Its API key, its logs and the models stay."""
+def down(
+    ctx: click.Context, flags: dict[str, object], *, every: bool, volumes: bool, as_json: bool
+) -> None:
+    """Stop the stack. Its API key and the models stay."""
     from zluda_stack.engines import engine_of
 
     names = _all_names() if every else [context.configured(ctx, flags).settings.name]
     stopped: dict[str, bool] = {}
     with output.progress() as progress:
         for name in names:
-            stopped[name] = engine_of(name).down(name, progress)
+            stopped[name] = engine_of(name).down(name, progress, volumes=volumes)
     if as_json:
         output.print_json({"stopped": stopped})
         return
@@ -166,6 +176,18 @@ def _start(plan: Plan, engine: Engine, *, selftest: bool, as_json: bool) -> None
         output.print_json({"status": after, "already_running": untouched, "self_test": checks})
     else:
         _print_ready(plan, untouched=untouched)
+
+
+def _agree_to_build(plan: Plan, *, yes: bool, show: bool) -> None:
+    """Say what building the plan's images takes, and have the user agree to much."""
+    if plan.engine != "docker":
+        return
+    from zluda_stack.cli.build import agree
+    from zluda_stack.engines.docker import containers
+    from zluda_stack.engines.docker.change import served_images
+
+    with containers.connect() as client:
+        agree(client, served_images(plan), yes=yes, show=show)
 
 
 def _self_test(plan: Plan, *, show: bool) -> tuple[Check, ...]:

@@ -12,15 +12,14 @@ if TYPE_CHECKING:
 
 
 def engine_for(name: EngineName) -> Engine:
-    """The engine `name`. Raises HostProblem for one that this version cannot run."""
+    """The engine `name`."""
     if name == "embedded":
         from zluda_stack.engines.embedded.engine import EmbeddedEngine
 
         return EmbeddedEngine()
-    raise HostProblem(
-        f"this version does not run the engine {name}",
-        "`zluda-stack render --out DIR` writes its files; `--engine embedded` runs on the CPU.",
-    )
+    from zluda_stack.engines.docker.engine import DockerEngine
+
+    return DockerEngine()
 
 
 def saved_plan(name: str) -> Plan | None:
@@ -39,8 +38,32 @@ def saved_plan(name: str) -> Plan | None:
 def engine_of(name: str) -> Engine:
     """The engine that runs the stack `name`.
 
-    A stack without a readable plan is given to the embedded engine, which looks at the
-    processes themselves and reports a stack that was never there as stopped.
+    A stack without a readable plan goes by the mark that the docker engine leaves, and else to
+    the embedded engine, which looks at the processes themselves and reports a stack that was
+    never there as stopped.
     """
+    from zluda_stack import paths
+
     plan = saved_plan(name)
-    return engine_for("embedded" if plan is None else plan.engine)
+    if plan is not None:
+        return engine_for(plan.engine)
+    from zluda_stack.engines.docker.state import StackFolder
+
+    return engine_for("docker" if StackFolder(paths.stack(name)).mark.exists() else "embedded")
+
+
+def require_same_engine(plan: Plan) -> None:
+    """Raises HostProblem when the stack of `plan` runs with another engine now.
+
+    Each engine sees its own processes only; two would fight for the port and the state.
+    """
+    from zluda_stack.engines.base import State
+
+    before = saved_plan(plan.name)
+    if before is None or before.engine == plan.engine:
+        return
+    if engine_for(before.engine).status(plan.name).state is not State.STOPPED:
+        raise HostProblem(
+            f"the stack {plan.name} runs with the {before.engine} engine",
+            f"`zluda-stack down --name {plan.name}` stops it; or choose another --name.",
+        )

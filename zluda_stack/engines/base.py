@@ -61,8 +61,11 @@ class Engine(Protocol):
         EngineFailure (with the log's tail), Interrupted.
         """
 
-    def down(self, name: str, progress: Progress) -> bool:
-        """Stop the stack; True when there was one. Idempotent."""
+    def down(self, name: str, progress: Progress, *, volumes: bool = False) -> bool:
+        """Stop the stack; True when there was one. Idempotent.
+
+        With `volumes`, what it keeps beside the model store (volumes of containers) goes too.
+        """
 
     def status(self, name: str) -> StackStatus:
         """What is true now, read from the processes themselves and not from memory."""

@@ -116,9 +116,11 @@ def _embedded() -> EmbeddedFacts:
 
 
 def _running_stacks() -> tuple[RunningStack, ...]:
-    from zluda_stack.engines.embedded.state import running_stacks
+    from zluda_stack.engines.docker import state as docker
+    from zluda_stack.engines.embedded import state as embedded
 
-    return running_stacks(paths.stacks())
+    root = paths.stacks()
+    return embedded.running_stacks(root) + docker.running_stacks(root)
 
 
 def _local_model(path: Path) -> LocalModelFacts:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import subprocess
 import time
 from collections.abc import Iterable
@@ -27,13 +28,13 @@ FREE_SPACE_HINT = (
 
 def command(image: ImagePlan, project: Path) -> tuple[str, ...]:
     """The BuildKit run that makes `image` from the rendered files in `project`."""
-    given = {name: value for name, value in sorted(image.arguments.items()) if value}
-    arguments = (word for item in given.items() for word in ("--build-arg", "=".join(item)))
+    arguments = (("--build-arg", f"{key}={value}") for key, value in image.arguments.items())
+    contexts = (("--build-context", f"{key}={value}") for key, value in image.contexts.items())
     return (
         *("docker", "buildx", "build", "--progress", "plain", "--load"),
         *("--file", str(project / "images" / image.name / "Dockerfile")),
         *("--target", image.name, "--tag", image.tag),
-        *arguments,
+        *itertools.chain.from_iterable((*arguments, *contexts)),
         str(project),
     )
 

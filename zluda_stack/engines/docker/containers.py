@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +27,8 @@ class Container(Struct, frozen=True, kw_only=True):
     """One container of a stack.
 
     `state` and `health` are the engine's own words; `restarts` counts those by its restart
-    policy; `image` is the id of the image that it was made from, `tag` the name it was asked by.
+    policy, and a `one_shot` has none: its end is what is waited for. `image` is the id of the
+    image that it was made from, `tag` the name it was asked by.
     """
 
     id: str
@@ -39,7 +40,7 @@ class Container(Struct, frozen=True, kw_only=True):
     out_of_memory: bool
     pid: int | None
     restarts: int
-    started: str
+    one_shot: bool
     finished: str
     image: str
     tag: str
@@ -115,7 +116,7 @@ def _container(raw: dict[str, Any]) -> Container:
         out_of_memory=state.get("OOMKilled", False),
         pid=state["Pid"] or None,
         restarts=raw.get("RestartCount", 0),
-        started=state["StartedAt"],
+        one_shot=raw["HostConfig"]["RestartPolicy"]["Name"] in {"", "no"},
         finished=state["FinishedAt"],
         image=raw["Image"],
         tag=config["Image"],
@@ -143,7 +144,9 @@ def last_exit_code(client: DockerClient, container: Container) -> int:
         return container.exit_code
     wanted = {"container": container.id, "event": "die"}
     try:
-        events = list(client.api.events(since=0, until=int(time.time()) + 1, filters=wanted, decode=True))
+        events = list(
+            client.api.events(since=0, until=int(time.time()) + 1, filters=wanted, decode=True)
+        )
     except (DockerException, RequestException):
         return container.exit_code
     return int(events[-1]["Actor"]["Attributes"]["exitCode"]) if events else container.exit_code
@@ -154,16 +157,14 @@ def exit_status(code: int) -> int:
     return _SIGNALLED - code if code > _SIGNALLED else code
 
 
-def service_state(
-    container: Container, *, changing: bool, one_shot: bool, answers: bool = False
-) -> State:
+def service_state(container: Container, *, changing: bool, answers: bool) -> State:
     """The state of one container.
 
     `changing` while a command works on its stack; `answers` when the endpoint was just heard,
     which is newer than what the last health check says.
     """
     if container.state == "running":
-        waits = one_shot or (container.health == "starting" and not answers)
+        waits = container.one_shot or (container.health == "starting" and not answers)
         return State.STARTING if waits else State.RUNNING
     if container.state == "created":
         return State.STARTING if changing else State.STOPPED
@@ -172,17 +173,16 @@ def service_state(
     return State.STOPPED
 
 
-def overall(states: dict[str, State], one_shot: frozenset[str]) -> State:
-    """The state of the stack from those of its services.
+def overall(every: Iterable[State], lasting: Iterable[State]) -> State:
+    """The state of a stack from those of `every` service, and of those that are to last.
 
     A one-shot service that has done its work counts as done; a lasting one that stopped while
     others run leaves a stack that is not whole.
     """
-    lasting = [state for name, state in states.items() if name not in one_shot]
-    if State.CRASHED in states.values():
-        return State.CRASHED
-    if State.STARTING in states.values():
-        return State.STARTING
-    if not lasting or set(lasting) == {State.STOPPED}:
+    states, meant_to_last = set(every), set(lasting)
+    for decisive in (State.CRASHED, State.STARTING):
+        if decisive in states:
+            return decisive
+    if meant_to_last <= {State.STOPPED}:
         return State.STOPPED
-    return State.RUNNING if set(lasting) == {State.RUNNING} else State.CRASHED
+    return State.RUNNING if meant_to_last == {State.RUNNING} else State.CRASHED

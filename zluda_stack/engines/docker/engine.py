@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from zluda_stack import paths
-from zluda_stack.engines.base import StackStatus, State
+from zluda_stack.engines.base import StackStatus
 from zluda_stack.engines.common import alone, make_private
 from zluda_stack.engines.docker import build, compose, containers, stack
 from zluda_stack.engines.docker.change import Change, served_images
@@ -72,11 +72,8 @@ class DockerEngine:
     def status(self, name: str) -> StackStatus:
         """What is true now: the containers' states, and one request to the endpoint."""
         folder = StackFolder(paths.stack(name))
-        plan = read_plan(folder)
-        if plan is None:
-            return StackStatus(name=name, engine=stack.ENGINE, state=State.STOPPED, healthy=False)
         with containers.connect() as client:
-            return stack.status(client, folder, plan, stack.read_own(client, folder))
+            return stack.status(client, folder, read_plan(folder), stack.read_own(client, folder))
 
     def logs(self, name: str, service: str | None, tail: int, *, follow: bool) -> Iterator[str]:
         """Log lines, oldest first, `service: line` when `service` is None."""

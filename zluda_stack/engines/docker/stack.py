@@ -36,20 +36,17 @@ def read_own(client: DockerClient, folder: StackFolder) -> tuple[Container, ...]
 def status(
     client: DockerClient, folder: StackFolder, plan: Plan | None, present: tuple[Container, ...]
 ) -> StackStatus:
-    """What is true of the stack now; `plan` is the one that it was started with."""
+    """What is true of the stack now; `plan` is what it was started with, None when unreadable."""
     name = folder.root.name
-    if plan is None or not present:
+    if not present:
         return StackStatus(name=name, engine=ENGINE, state=State.STOPPED, healthy=False)
-    one_shot = frozenset(service.name for service in plan.services if service.one_shot)
-    lasting = [one for one in present if one.service not in one_shot]
-    alive = all(one.state == "running" and not one.ill for one in lasting)
-    answered = alive and answers(plan.endpoint)
+    lasting = {one.service for one in present if not one.one_shot}
+    alive = all(one.state == "running" and not one.ill for one in present if not one.one_shot)
+    answered = alive and plan is not None and answers(plan.endpoint)
     changing = locks.held(operation_lock(folder.root))
 
     def service(one: Container) -> ServiceStatus:
-        state = containers.service_state(
-            one, changing=changing, one_shot=one.service in one_shot, answers=answered
-        )
+        state = containers.service_state(one, changing=changing, answers=answered)
         ended = one.state in {"exited", "dead", "restarting"}
         crashed = state is State.CRASHED
         return ServiceStatus(
@@ -60,21 +57,27 @@ def status(
             log_tail=containers.log_tail(client, one, TAIL_LINES) if crashed else (),
         )
 
-    order = {each.name: place for place, each in enumerate(plan.services)}
-    services = tuple(
-        service(one) for one in sorted(present, key=lambda one: order.get(one.service, len(order)))
+    services = tuple(service(one) for one in _in_order(present, plan))
+    state = containers.overall(
+        (one.state for one in services), (one.state for one in services if one.name in lasting)
     )
-    state = containers.overall({one.name: one.state for one in services}, one_shot)
     return StackStatus(
         name=name,
         engine=ENGINE,
         state=state,
         healthy=answered and state is State.RUNNING,
-        url=plan.endpoint.url,
-        model=plan.model.name,
-        context=plan.model.context,
+        url=plan.endpoint.url if plan else None,
+        model=plan.model.name if plan else None,
+        context=plan.model.context if plan else None,
         services=services,
     )
+
+
+def _in_order(present: tuple[Container, ...], plan: Plan | None) -> list[Container]:
+    """In the plan's order, which is that of starting; what the plan does not know comes last."""
+    names = [service.name for service in plan.services] if plan else []
+    place = {name: number for number, name in enumerate(names)}
+    return sorted(present, key=lambda one: (place.get(one.service, len(place)), one.service))
 
 
 def is_stuck(found: StackStatus, present: tuple[Container, ...]) -> bool:

@@ -40,7 +40,7 @@ def start(client: DockerClient, plan: Plan, folder: StackFolder, progress: Progr
             f"nothing is rendered in {folder.project}", "`zluda-stack up` renders it again."
         )
     before = containers.read(client, compose.project_name(plan.name))
-    watch = _Watch(client, plan, _Failures(plan, before))
+    watch = _Watch(client, plan, _Failures(before))
     with compose.running(compose.up(plan.name, file), folder.compose_log) as process:
         watch.until_it_answers(process, folder.compose_log, progress)
 
@@ -48,8 +48,7 @@ def start(client: DockerClient, plan: Plan, folder: StackFolder, progress: Progr
 class _Failures:
     """Tells a container that failed from one that `before` shows, or that Compose replaces."""
 
-    def __init__(self, plan: Plan, before: tuple[Container, ...]) -> None:
-        self.one_shot = frozenset(service.name for service in plan.services if service.one_shot)
+    def __init__(self, before: tuple[Container, ...]) -> None:
         self._ids = {one.id for one in before}
         self._ends = {one.end for one in before}
 
@@ -67,7 +66,7 @@ class _Failures:
         if one.restarts > 0 or one.state == "restarting":
             return True
         ended = one.id not in self._ids and one.state in {"exited", "dead"}
-        return ended and not (one.service in self.one_shot and one.exit_code == 0)
+        return ended and not (one.one_shot and one.exit_code == 0)
 
 
 class _Watch:
@@ -105,7 +104,7 @@ class _Watch:
         by_name = {one.service: one for one in present if one.state == "running"}
         for service in self._plan.services:
             one = by_name.get(service.name)
-            if one is not None and (service.one_shot or one.health == "starting"):
+            if one is not None and (one.one_shot or one.health == "starting"):
                 last = containers.log_tail(self._client, one, 1)
                 line = f": {last[-1]}" if last else ""
                 return f"starting {service.name} ... {waited} s{line}"

@@ -127,8 +127,11 @@ class EmbeddedEngine:
             stop(folder, Silent())
             raise
 
-    def down(self, name: str, progress: Progress) -> bool:
-        """Stop the stack; True when there was one. Requests in flight may end first."""
+    def down(self, name: str, progress: Progress, *, volumes: bool = False) -> bool:  # noqa: ARG002
+        """Stop the stack; True when there was one. Requests in flight may end first.
+
+        It keeps nothing in volumes.
+        """
         folder = StackFolder(paths.stack(name))
         if not folder.root.is_dir():
             return False

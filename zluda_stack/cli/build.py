@@ -1,0 +1,155 @@
+"""`zluda-stack build`: the images of a container stack, with their cost said before."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from zluda_stack import paths
+from zluda_stack.cli import context, output
+from zluda_stack.cli.options import dry_run_option, json_option, settings_options, yes_option
+from zluda_stack.errors import Interrupted, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from docker import DockerClient
+
+    from zluda_stack.engines.docker.estimate import BuildCost
+    from zluda_stack.engines.docker.state import StackFolder
+    from zluda_stack.plan.types import ImagePlan, Plan
+
+
+@click.command()
+@settings_options()
+@click.argument("names", metavar="[IMAGE]...", nargs=-1)
+@yes_option
+@dry_run_option
+@json_option
+@click.pass_context
+def build(
+    ctx: click.Context,
+    flags: dict[str, object],
+    names: tuple[str, ...],
+    *,
+    yes: bool,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    """Build the images of a container stack, or only each IMAGE named.
+
+    Any machine can build for any card: zluda-stack build --gpu gfx1100
+    """
+    from zluda_stack.cli.plan import resolve
+    from zluda_stack.engines.docker import containers
+    from zluda_stack.engines.docker.state import StackFolder
+    from zluda_stack.plan.building import require_buildable
+
+    plan = resolve(ctx, flags)
+    require_buildable(plan)
+    images = _chosen(plan, names)
+    folder = StackFolder(paths.stack(plan.name))
+    with containers.connect() as client:
+        if dry_run:
+            _print_dry_run(client, images, folder, as_json=as_json)
+            return
+        context.refuse_replay(ctx, "build")
+        cost = agree(client, images, yes=yes, show=not as_json)
+    logs = _build(plan, images, folder)
+    if as_json:
+        output.print_json({"images": [image.tag for image in images], "cost": cost, "logs": logs})
+        return
+    for image, log in zip(images, logs, strict=True):
+        output.say(f"{image.tag}  # its log: {log}")
+
+
+def agree(client: DockerClient, images: Sequence[ImagePlan], *, yes: bool, show: bool) -> BuildCost:
+    """What building `images` costs, once there is room for it and the user agrees to much.
+
+    Raises HostProblem when the disk is too small, UsageError when nobody can be asked,
+    Interrupted when the user says no.
+    """
+    from zluda_stack.engines.docker.estimate import estimate, require_room
+
+    cost = estimate(client, images)
+    if show and cost.minutes:
+        _print_cost(cost)
+    require_room(cost)
+    if not cost.is_large or yes:
+        return cost
+    if not sys.stdin.isatty():
+        raise UsageError(
+            f"the build takes {cost.summary}, and nobody is there to agree", "Add --yes."
+        )
+    if not click.confirm("Start it?", default=False, err=True):
+        raise Interrupted("nothing was built", "`zluda-stack build` asks again.")
+    return cost
+
+
+def _chosen(plan: Plan, names: tuple[str, ...]) -> tuple[ImagePlan, ...]:
+    from zluda_stack.catalog.nearest import nearest
+
+    known = {image.name: image for image in plan.images}
+    for name in names:
+        if name not in known:
+            close = nearest(name, known)
+            hint = f"Did you mean {close[0]}? " if close else ""
+            raise UsageError(
+                f"this stack has no image {name!r}", f"{hint}It has {', '.join(known)}."
+            )
+    return tuple(image for name, image in known.items() if not names or name in names)
+
+
+def _build(plan: Plan, images: Sequence[ImagePlan], folder: StackFolder) -> tuple[Path, ...]:
+    from zluda_stack.engines.common import alone, make_private
+    from zluda_stack.engines.docker.build import build
+    from zluda_stack.engines.docker.mirror import mirror
+    from zluda_stack.render.project import render_project
+
+    make_private(folder.root)
+    with output.progress() as progress, alone(folder.root, progress):
+        mirror(render_project(plan), folder.context)
+        return build(images, folder.context, folder.root, progress)
+
+
+def _print_dry_run(
+    client: DockerClient, images: Sequence[ImagePlan], folder: StackFolder, *, as_json: bool
+) -> None:
+    from zluda_stack.engines.docker.build import command
+    from zluda_stack.engines.docker.estimate import estimate
+
+    cost = estimate(client, images)
+    commands = [command(image, folder.context) for image in images]
+    if as_json:
+        output.print_json({"cost": cost, "commands": commands})
+        return
+    _print_cost(cost)
+    for line in commands:
+        output.say(shlex.join(line))
+
+
+def _print_cost(cost: BuildCost) -> None:
+    """Every image with its stages, and what the whole takes."""
+    from zluda_stack.engines.docker.estimate import duration
+
+    rows = [
+        (
+            image.image,
+            f"{stage.part}: {stage.stage}",
+            "built before" if image.present else duration(stage.minutes),
+            f"{stage.disk_gb:.1f} GB",
+            f"{stage.memory_gb:.1f} GB",
+            stage.source,
+        )
+        for image in cost.images
+        for stage in image.stages
+    ]
+    if rows:
+        output.table(("image", "stage", "time", "disk", "memory", "how it is known"), rows)
+    free = "" if cost.free_gb is None else f"; {cost.storage} has {cost.free_gb:.0f} GB free"
+    whole = f"A first build takes {cost.summary}{free}."
+    output.say(whole if cost.minutes else "Every image was built before; only what changed is.")

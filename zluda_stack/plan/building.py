@@ -1,0 +1,28 @@
+"""What must be true before images are built, wherever they are to run."""
+
+from __future__ import annotations
+
+from zluda_stack.errors import HostProblem, PlanRefused
+from zluda_stack.plan.types import Plan
+
+# The codes of `Plan.unmet` that stand in the way of a build; the others only of a run here.
+DOCKER = "docker"
+TERMS = "terms"
+
+
+def require_buildable(plan: Plan) -> None:
+    """Return when the images of `plan` can be built on this machine.
+
+    Raises PlanRefused for a plan without images and for terms that were not accepted,
+    HostProblem when Docker is missing.
+    """
+    if not plan.images:
+        raise PlanRefused(
+            f"the {plan.engine} engine has no images to build",
+            "Name the card to build for, such as --gpu gfx1100, or --engine docker --gpu none.",
+        )
+    for notice in plan.unmet:
+        if notice.code == TERMS:
+            raise PlanRefused(notice.message, notice.hint)
+        if notice.code == DOCKER:
+            raise HostProblem(notice.message, notice.hint)

@@ -1,0 +1,70 @@
+"""Every image of every gfx target as one file for `docker buildx bake`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+
+from zluda_stack.plan.types import ImagePlan, Plan
+from zluda_stack.render.images import read_image
+
+_CACHE = "CACHE"
+
+
+def render_bake(cpu: Plan, gpus: Iterable[Plan]) -> str:
+    """docker-bake.json: a target for each image, the groups `cpu`, `gpu` and `default` (cpu).
+
+    An image that differs by gfx target is named IMAGE-TARGET. The variable CACHE (such as
+    type=gha) turns on a build cache, one scope for each target; without it there is none, since
+    Docker's own builder cannot export one. The same plans give the same bytes.
+    """
+    on_cpu = {image.name: image for image in cpu.images}
+    on_gpu = _by_target(gpus)
+    document = {
+        "variable": {_CACHE: {"default": ""}},
+        "group": {
+            "default": {"targets": sorted(on_cpu)},
+            "cpu": {"targets": sorted(on_cpu)},
+            "gpu": {"targets": sorted(on_gpu)},
+        },
+        "target": {name: _target(name, image) for name, image in sorted((on_gpu | on_cpu).items())},
+    }
+    return json.dumps(document, indent=2) + "\n"
+
+
+def _by_target(plans: Iterable[Plan]) -> dict[str, ImagePlan]:
+    """The images of all plans; one that is the same in all of them stands once."""
+    every = list(plans)
+    found: dict[str, ImagePlan] = {}
+    for plan in every:
+        for image in plan.images:
+            shared = all(image in other.images for other in every)
+            target = plan.gpu.target if plan.gpu else "cpu"
+            found[image.name if shared else f"{image.name}-{target}"] = image
+    return found
+
+
+def _target(name: str, image: ImagePlan) -> dict[str, object]:
+    base = image.runtime
+    entries: dict[str, object] = {
+        "context": ".",
+        "dockerfile": f"images/{image.name}/Dockerfile",
+        "target": image.name,
+        "tags": [image.tag],
+        "args": dict(sorted(image.arguments.items())),
+        "contexts": dict(sorted(image.contexts.items())),
+        "labels": {
+            "org.opencontainers.image.title": read_image(image.name).title,
+            "org.opencontainers.image.base.name": f"{base.name}:{base.tag}",
+            "org.opencontainers.image.base.digest": base.digest,
+        },
+        "cache-from": _cache(name, ""),
+        "cache-to": _cache(name, ",mode=max"),
+    }
+    return {key: value for key, value in entries.items() if value}
+
+
+def _cache(name: str, more: str) -> str:
+    """A list with the cache of the target `name` when the variable is set, else an empty list."""
+    used = f'"${{{_CACHE}}},scope={name}{more}"'
+    return f'${{{_CACHE} == "" ? [] : [{used}]}}'
