@@ -54,7 +54,7 @@ class BuildOutput:
     def feed(self, line: str) -> None:
         """Take the next line of the output."""
         found = _LINE.fullmatch(line)
-        if found is None:
+        if found is None or found[1] == "0":  # number 0 only names the builder
             if line.startswith("ERROR: "):
                 self.error = line.removeprefix("ERROR: ")
             return

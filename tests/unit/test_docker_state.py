@@ -1,0 +1,53 @@
+"""A container stack that was started is known from its files, without asking Docker."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.unit.planning import host, plan_for
+from zluda_stack import paths
+from zluda_stack.engines.docker.state import (
+    Mark,
+    StackFolder,
+    read_plan,
+    running_stacks,
+    write_mark,
+)
+from zluda_stack.host.probe import probe
+from zluda_stack.plan.types import to_json
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StackFolder:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    made = StackFolder(paths.stack("mine"))
+    made.root.mkdir(parents=True)
+    return made
+
+
+def test_the_port_of_a_started_container_stack_counts_as_ours(folder: StackFolder) -> None:
+    write_mark(folder, Mark(port=18080))
+
+    assert [(one.name, one.port) for one in probe(None, {}).running] == [("mine", 18080)]
+
+
+def test_after_down_removed_the_mark_the_port_is_a_strangers(folder: StackFolder) -> None:
+    write_mark(folder, Mark(port=18080))
+    folder.mark.unlink()
+
+    assert running_stacks(paths.stacks()) == ()
+
+
+def test_a_damaged_mark_is_no_stack_and_no_error(folder: StackFolder) -> None:
+    folder.mark.write_bytes(b"\xff{not json")
+
+    assert running_stacks(paths.stacks()) == ()
+
+
+def test_an_embedded_stacks_plan_is_not_taken_for_a_container_stacks(folder: StackFolder) -> None:
+    plan = plan_for(host("laptop-without-gpu-or-docker"), engine="embedded")
+    folder.plan.write_bytes(to_json(plan))
+
+    assert read_plan(folder) is None
