@@ -6,6 +6,7 @@ No answer is not a no: what cannot be asked, because the network or a program is
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -57,7 +58,7 @@ class _Said(Struct, frozen=True, kw_only=True):
     """What a command printed and how it ended; `status` None when it gave no answer in time."""
 
     status: int | None
-    out: str
+    out: bytes
     err: str
 
     @property
@@ -85,20 +86,20 @@ def _ask(pin: Pin) -> Found:
 def _ask_image(pin: Pin) -> tuple[Answer, str]:
     """By digest first, since that is what is built from; then what the tag names today."""
     name, _, _ = pin.where.rpartition(":")
-    by_digest = _digest_of(f"{name}@{pin.identity[0]}")
+    by_digest = _manifest(f"{name}@{pin.identity[0]}")
     if by_digest.status != 0:
         return _no_image(by_digest)
-    by_tag = _digest_of(pin.where)
+    by_tag = _manifest(pin.where)
     if by_tag.status != 0:
         answer, detail = _no_image(by_tag)
         return answer, f"the digest is served, its tag is not: {detail}"
-    digest = by_tag.out.strip()
+    digest = f"sha256:{hashlib.sha256(by_tag.out).hexdigest()}"
     return Answer.PRESENT, "" if digest == pin.identity[0] else f"the tag has moved on to {digest}"
 
 
-def _digest_of(reference: str) -> _Said:
-    form = "{{.Manifest.Digest}}"
-    return _run("docker", "buildx", "imagetools", "inspect", "--format", form, reference)
+def _manifest(reference: str) -> _Said:
+    """The manifest's bytes, whose SHA-256 is the image's digest (OCI image specification)."""
+    return _run("docker", "buildx", "imagetools", "inspect", "--raw", reference)
 
 
 def _no_image(said: _Said) -> tuple[Answer, str]:
@@ -164,18 +165,16 @@ def _run(*command: str) -> _Said:
         done = subprocess.run(
             command,
             capture_output=True,
-            text=True,
-            errors="replace",
             timeout=_TIMEOUT_SECONDS,
             check=False,
             stdin=subprocess.DEVNULL,
             env=environment,
         )
     except subprocess.TimeoutExpired:
-        return _Said(status=None, out="", err=f"no answer within {_TIMEOUT_SECONDS} s")
+        return _Said(status=None, out=b"", err=f"no answer within {_TIMEOUT_SECONDS} s")
     except OSError as error:
-        return _Said(status=None, out="", err=f"cannot run {command[0]}: {error.strerror}")
-    return _Said(status=done.returncode, out=done.stdout, err=done.stderr)
+        return _Said(status=None, out=b"", err=f"cannot run {command[0]}: {error.strerror}")
+    return _Said(status=done.returncode, out=done.stdout, err=done.stderr.decode(errors="replace"))
 
 
 _QUESTIONS: dict[PinKind, Callable[[Pin], tuple[Answer, str]]] = {
