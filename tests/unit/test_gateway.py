@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import http.client
 import json
-import os
 import signal
 import socket
 import subprocess
@@ -40,7 +39,7 @@ class FakeModelServer:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
-        asyncio.run_coroutine_threadsafe(
+        self._server = asyncio.run_coroutine_threadsafe(
             asyncio.start_unix_server(self._serve, path), self._loop
         ).result()
 
@@ -61,8 +60,10 @@ class FakeModelServer:
         writer.close()
 
     def close(self) -> None:
+        self._loop.call_soon_threadsafe(self._server.close)
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
+        self._path.unlink(missing_ok=True)
 
 
 def whole(
@@ -157,9 +158,18 @@ class RunningGateway:
         self.process.wait()
 
 
+@pytest.fixture(scope="module")
+def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningGateway]:
+    """One for all tests that do not stop it: it keeps nothing from one request to the next."""
+    running = RunningGateway(tmp_path_factory.mktemp("gateway"), drain=5)
+    yield running
+    running.stop()
+
+
 @pytest.fixture
-def gateway(tmp_path: Path) -> Iterator[RunningGateway]:
-    running = RunningGateway(tmp_path, drain=5)
+def mortal_gateway(tmp_path: Path) -> Iterator[RunningGateway]:
+    """One to be stopped by the test."""
+    running = RunningGateway(tmp_path, drain=2)
     yield running
     running.stop()
 
@@ -238,6 +248,24 @@ def test_path_query_and_end_to_end_headers_arrive_and_hop_by_hop_headers_do_not(
     assert b"keep-alive" not in head
     assert response.headers["x-kept"] == "yes"
     assert response.headers["keep-alive"] is None
+
+
+@pytest.mark.parametrize("target", [b"http://elsewhere/v1/models", b"*"])
+def test_a_request_target_that_is_no_path_is_400(gateway: RunningGateway, target: bytes) -> None:
+    with socket.create_connection(("127.0.0.1", gateway.port)) as raw:
+        lines = (b"OPTIONS %s HTTP/1.1" % target, b"Host: x", b"x-api-key: %s" % KEY.encode())
+        raw.sendall(b"\r\n".join(lines) + b"\r\nConnection: close\r\n\r\n")
+        assert raw.makefile("rb").readline().startswith(b"HTTP/1.1 400")
+
+
+def test_odd_paths_reach_the_model_server_as_they_are(
+    gateway: RunningGateway, model_server: Start
+) -> None:
+    server = model_server(whole(b"{}"))
+    for path in ("//elsewhere/v1", "/v1/models/a%2Fb%20c?q=%C3%A4&x", "/v1/../v1/%2e%2e"):
+        response, _ = gateway.request("GET", path)
+        assert response.status == 200
+        assert server.requests[-1][0].startswith(f"GET {path} HTTP/1.1\r\n".encode())
 
 
 def test_probes_answer_without_a_key(gateway: RunningGateway) -> None:
@@ -385,47 +413,53 @@ def test_a_body_of_undeclared_length_above_the_limit_is_413(gateway: RunningGate
     assert response.status == 413
 
 
-def test_sigterm_lets_a_request_in_flight_end(gateway: RunningGateway, model_server: Start) -> None:
+def test_sigterm_lets_a_request_in_flight_end(mortal_gateway: RunningGateway) -> None:
+    go_on = threading.Event()
+
     async def slow(writer: asyncio.StreamWriter) -> None:
-        await asyncio.sleep(1)
+        await asyncio.get_running_loop().run_in_executor(None, go_on.wait)
         await whole(b'{"late":true}')(writer)
 
-    server = model_server(slow)
-    connection = gateway.connect()
+    server = FakeModelServer(mortal_gateway.socket, slow)
+    connection = mortal_gateway.connect()
     connection.request("POST", CHAT, b"{}", {"x-api-key": KEY})
     while not server.requests:
         time.sleep(0.01)
-    gateway.process.send_signal(signal.SIGTERM)
+    mortal_gateway.process.send_signal(signal.SIGTERM)
+    while "Shutting down" not in mortal_gateway.log.read_text():
+        time.sleep(0.01)
+    go_on.set()
     assert json.loads(connection.getresponse().read()) == {"late": True}
-    assert gateway.process.wait(10) == -signal.SIGTERM
+    assert mortal_gateway.process.wait(20) == -signal.SIGTERM
+    server.close()
 
 
 def test_sigterm_ends_an_endless_stream_with_an_error_event(
-    tmp_path: Path,
+    mortal_gateway: RunningGateway,
 ) -> None:
-    gateway = RunningGateway(tmp_path, drain=1)
-    server = FakeModelServer(gateway.socket, stream(b"data: 1\n\n", then=silence))
-    connection = gateway.connect()
+    server = FakeModelServer(mortal_gateway.socket, stream(b"data: 1\n\n", then=silence))
+    connection = mortal_gateway.connect()
     connection.request("POST", MESSAGES, b"{}", {"x-api-key": KEY})
     response = connection.getresponse()
-    gateway.process.send_signal(signal.SIGTERM)
+    mortal_gateway.process.send_signal(signal.SIGTERM)
     assert b"event: error" in response.read()
-    assert gateway.process.wait(10) == -signal.SIGTERM
+    assert mortal_gateway.process.wait(20) == -signal.SIGTERM
     server.close()
 
 
 def test_the_log_has_a_line_for_a_request_but_no_prompt_and_no_key(
-    gateway: RunningGateway, model_server: Start
+    mortal_gateway: RunningGateway,
 ) -> None:
-    model_server(whole(b"{}"))
+    server = FakeModelServer(mortal_gateway.socket, whole(b"{}"))
     headers = {"Authorization": f"Bearer {KEY}"}
-    response, _ = gateway.request("POST", f"{CHAT}?q={PROMPT}", headers, PROMPT.encode())
-    os.kill(gateway.process.pid, signal.SIGTERM)
-    gateway.process.wait(10)
-    log = gateway.log.read_text()
+    response, _ = mortal_gateway.request("POST", f"{CHAT}?q={PROMPT}", headers, PROMPT.encode())
+    mortal_gateway.process.terminate()
+    mortal_gateway.process.wait(20)
+    log = mortal_gateway.log.read_text()
     assert f"{response.headers['x-request-id']} 127.0.0.1 POST {CHAT} -> 200" in log
     assert PROMPT not in log
     assert KEY not in log
+    server.close()
 
 
 def test_a_key_file_without_a_key_is_refused(tmp_path: Path) -> None:

@@ -24,8 +24,10 @@ def _arguments() -> argparse.ArgumentParser:
     parser.add_argument(
         "--upstream", required=True, help="model server: http://HOST:PORT or unix:PATH"
     )
-    parser.add_argument(
-        "--key-file", type=Path, required=True, help="file with the accepted keys, one a line"
+    keys = parser.add_mutually_exclusive_group(required=True)
+    keys.add_argument("--key-file", type=Path, help="file with the accepted keys, one a line")
+    keys.add_argument(
+        "--key-hashes", type=Path, metavar="FILE", help="file with their SHA-256 digests instead"
     )
     parser.add_argument(
         "--drain",
@@ -35,6 +37,12 @@ def _arguments() -> argparse.ArgumentParser:
         help="how long requests in flight may take to end after SIGTERM",
     )
     return parser
+
+
+def _keys(options: argparse.Namespace) -> Keys:
+    if options.key_hashes is not None:
+        return Keys.from_hashes(options.key_hashes)
+    return Keys.from_file(options.key_file)
 
 
 def _log_to_stdout() -> None:
@@ -51,7 +59,7 @@ def main(arguments: list[str] | None = None) -> None:
     options = _arguments().parse_args(arguments)
     _log_to_stdout()
     try:
-        keys = Keys.from_file(options.key_file)
+        keys = _keys(options)
     except (OSError, ValueError) as error:
         sys.exit(f"cannot read the key file: {error}")
     uvicorn.run(

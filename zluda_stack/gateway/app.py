@@ -33,11 +33,12 @@ BODY_LIMIT = 32 * 1024 * 1024
 
 _FAREWELL_SECONDS = 2.0
 
-# RFC 9110, section 7.6.1, and what each hop sets for itself.
+# RFC 9110, section 7.6.1, and what each hop sets or has answered itself.
 _HOP_BY_HOP = frozenset(
     {
         b"connection",
         b"content-length",
+        b"expect",
         b"host",
         b"keep-alive",
         b"proxy-authenticate",
@@ -108,6 +109,8 @@ class Gateway:
     async def _answer(self, exchange: Exchange) -> None:
         if exchange.method == "HEAD" and exchange.path in _PROBES:
             await exchange.respond(200, [], b"")
+        elif not exchange.path.startswith("/"):
+            raise Fault(400, "the request target must be a path")
         elif exchange.path == _HEALTH:
             await self._health(exchange)
         elif not self._keys.accept(exchange.headers):
@@ -118,16 +121,9 @@ class Gateway:
 
     async def _health(self, exchange: Exchange) -> None:
         fault = await self._upstream.ready()
-        status, told = (
-            (200, {"status": "ok"})
-            if fault is None
-            else (
-                fault.status,
-                {"status": "unavailable", "message": fault.message},
-            )
-        )
+        told = {"status": "unavailable", "message": fault.message} if fault else {"status": "ok"}
         headers = [(b"content-type", b"application/json")]
-        await exchange.respond(status, headers, json.dumps(told).encode())
+        await exchange.respond(fault.status if fault else 200, headers, json.dumps(told).encode())
 
     async def _forward(self, exchange: Exchange, content: bytes) -> None:
         headers = [pair for pair in _end_to_end(exchange.headers) if pair[0] not in CREDENTIALS]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import hmac
+import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -11,19 +13,33 @@ RawHeaders = Iterable[tuple[bytes, bytes]]
 CREDENTIALS = frozenset({b"authorization", b"x-api-key"})
 
 
-class Keys:
-    """The accepted keys."""
+_HEX_DIGEST = re.compile(r"[0-9a-f]{64}")
 
-    def __init__(self, keys: Iterable[str]) -> None:
-        self._keys = tuple(key.encode() for key in keys)
+
+class Keys:
+    """The accepted keys, of which only the SHA-256 digests are kept.
+
+    A plain digest is enough for keys that are 256 random bits: there is nothing to guess.
+    """
+
+    def __init__(self, digests: Iterable[bytes]) -> None:
+        self._digests = tuple(digests)
 
     @classmethod
     def from_file(cls, path: Path) -> Keys:
         """The keys in `path`, one a line. Raises OSError, and ValueError when there is none."""
-        keys = [line.strip() for line in path.read_text().splitlines() if line.strip()]
-        if not keys:
-            raise ValueError(f"{path} holds no key")
-        return cls(keys)
+        return cls(hashlib.sha256(line.encode()).digest() for line in _lines(path))
+
+    @classmethod
+    def from_hashes(cls, path: Path) -> Keys:
+        """The keys whose SHA-256 digests are in `path`, one a line in lower-case hexadecimal.
+
+        Raises OSError, and ValueError when there is none or a line is no digest.
+        """
+        lines = _lines(path)
+        if not all(_HEX_DIGEST.fullmatch(line) for line in lines):
+            raise ValueError(f"{path} holds a line that is no SHA-256 digest")
+        return cls(bytes.fromhex(line) for line in lines)
 
     def accept(self, headers: RawHeaders) -> bool:
         """True when any credential among `headers` (lower-case names) is an accepted key.
@@ -32,9 +48,17 @@ class Keys:
         often left over from another server: either right one suffices. The comparison takes
         the same time wherever the first difference is.
         """
+        shown = (hashlib.sha256(credential).digest() for credential in _shown(headers))
         return any(
-            hmac.compare_digest(shown, key) for shown in _shown(headers) for key in self._keys
+            hmac.compare_digest(one, accepted) for one in shown for accepted in self._digests
         )
+
+
+def _lines(path: Path) -> list[str]:
+    lines = [line.strip() for line in path.read_text().splitlines() if line.strip()]
+    if not lines:
+        raise ValueError(f"{path} holds no key")
+    return lines
 
 
 def _shown(headers: RawHeaders) -> Iterator[bytes]:
