@@ -8,20 +8,20 @@ from collections.abc import Iterable
 from zluda_stack.plan.types import ImagePlan, Plan
 from zluda_stack.render.images import read_image
 
-_CACHE = "CACHE"
+_CACHE_FROM, _CACHE_TO = "CACHE_FROM", "CACHE_TO"
 
 
 def render_bake(cpu: Plan, gpus: Iterable[Plan]) -> str:
     """docker-bake.json: a target for each image, the groups `cpu`, `gpu` and `default` (cpu).
 
-    An image that differs by gfx target is named IMAGE-TARGET. The variable CACHE (such as
-    type=gha) turns on a build cache, one scope for each target; without it there is none, since
-    Docker's own builder cannot export one. The same plans give the same bytes.
+    An image that differs by gfx target is named IMAGE-TARGET. The variables CACHE_FROM and
+    CACHE_TO name folders for a build cache, one below them for each target; without them there
+    is none, since Docker's own builder cannot export one. The same plans give the same bytes.
     """
     on_cpu = {image.name: image for image in cpu.images}
     on_gpu = _by_target(gpus)
     document = {
-        "variable": {_CACHE: {"default": ""}},
+        "variable": {name: {"default": ""} for name in (_CACHE_FROM, _CACHE_TO)},
         "group": {
             "default": {"targets": sorted(on_cpu)},
             "cpu": {"targets": sorted(on_cpu)},
@@ -58,13 +58,12 @@ def _target(name: str, image: ImagePlan) -> dict[str, object]:
             "org.opencontainers.image.base.name": f"{base.name}:{base.tag}",
             "org.opencontainers.image.base.digest": base.digest,
         },
-        "cache-from": _cache(name, ""),
-        "cache-to": _cache(name, ",mode=max"),
+        "cache-from": _cache(_CACHE_FROM, f"type=local,src=${{{_CACHE_FROM}}}/{name}"),
+        "cache-to": _cache(_CACHE_TO, f"type=local,dest=${{{_CACHE_TO}}}/{name},mode=max"),
     }
     return {key: value for key, value in entries.items() if value}
 
 
-def _cache(name: str, more: str) -> str:
-    """A list with the cache of the target `name` when the variable is set, else an empty list."""
-    used = f'"${{{_CACHE}}},scope={name}{more}"'
-    return f'${{{_CACHE} == "" ? [] : [{used}]}}'
+def _cache(variable: str, entry: str) -> str:
+    """A list with `entry` when the variable is set, else an empty list."""
+    return f'${{{variable} == "" ? [] : ["{entry}"]}}'
