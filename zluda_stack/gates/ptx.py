@@ -1,0 +1,210 @@
+"""Gate `ptx`: an offline compiler turns every PTX module into code for the gfx target."""
+
+from __future__ import annotations
+
+import hashlib
+import signal
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from msgspec import Struct
+
+from zluda_stack.cuda import elf, fatbin, ptx
+from zluda_stack.cuda.fatbin import CodeKind, Entry
+from zluda_stack.errors import HostProblem, StackError, UsageError
+from zluda_stack.gates.verdict import Finding, Verdict
+
+_MACHINE = "AMDGPU"
+_LONGEST_LINE = 160
+_MOST_KERNELS = 3
+_SAID_EVERY = 20
+
+
+class Module(Struct, frozen=True):
+    """One PTX module: in a fat binary (`entry`), or a file of its own."""
+
+    name: str
+    path: Path
+    entry: Entry | None = None
+
+    def text(self) -> bytes:
+        """The module's text. Raises StackError when it cannot be had."""
+        if self.entry is not None:
+            return self.entry.content()
+        with elf.mapped(self.path) as data:
+            return data[:]
+
+
+class _Job(Struct):
+    """Modules with the same text, which is compiled once."""
+
+    modules: list[Module]
+    kernels: tuple[str, ...]
+    problem: str | None = None
+
+
+def modules(files: Iterable[Path]) -> Iterator[Module]:
+    """Every PTX module in `files`: programs, libraries, bare fat binaries and PTX text.
+
+    Raises StackError for a file that is none of these, damaged or unreadable.
+    """
+    for path in files:
+        with elf.mapped(path) as data:
+            is_text = ptx.is_ptx(data[: 1 << 16])
+        if is_text:
+            yield Module(path.name, path)
+            continue
+        for entry in fatbin.read(path):
+            if entry.kind is CodeKind.PTX:
+                name = f"{path.name}#{entry.container}.{entry.number}:{entry.architecture}"
+                yield Module(name, path, entry)
+
+
+def check(
+    files: Sequence[Path],
+    *,
+    compiler: Sequence[str],
+    target: str,
+    jobs: int,
+    seconds: int,
+    budget: int,
+    progress: Callable[[str], None],
+) -> Verdict:
+    """Compile every PTX module in `files` for `target`; up to `budget` of them may fail.
+
+    `compiler` is called as ZLUDA's `zoc`: COMPILER FILE --arch TARGET --output-dir FOLDER, in
+    `jobs` processes at once, `seconds` each. A module counts as compiled when it ends with
+    status 0 and leaves an ELF file for AMD's cards.
+    """
+    work = list(_jobs(modules(files)))
+    with ThreadPoolExecutor(max_workers=jobs) as pool:
+        try:
+            problems = pool.map(lambda job: _problem(job, compiler, target, seconds), work)
+            for number, (job, problem) in enumerate(zip(work, problems, strict=True), start=1):
+                job.problem = problem
+                if problem or number % _SAID_EVERY == 0 or number == len(work):
+                    said = f"failed: {job.modules[0].name}" if problem else "compiled"
+                    progress(f"ptx: {number}/{len(work)} {said}")
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
+    if not work:
+        reason = f"there is no PTX in {', '.join(map(str, files))}"
+        return Verdict(gate="ptx", checked=0, summary=reason, reason=reason, hint=_HINT)
+    return _verdict(work, target=target, budget=budget)
+
+
+_HINT = "Build for a virtual architecture (compute_80), or mend what the compiler names."
+
+
+def _verdict(work: Sequence[_Job], *, target: str, budget: int) -> Verdict:
+    total = sum(len(job.modules) for job in work)
+    failed = sum(len(job.modules) for job in work if job.problem)
+    summary = f"{total - failed} of {total} modules compile for {target}"
+    reason = None
+    if failed > budget:
+        reason = f"{failed} of {total} modules do not compile for {target}"
+        reason += f", the budget is {budget}"
+    elif failed < budget:
+        summary += f"; lower the budget from {budget} to {failed}"
+    return Verdict(
+        gate="ptx",
+        checked=total,
+        summary=reason or summary,
+        reason=reason,
+        hint=_HINT,
+        findings=tuple(
+            Finding(f"{module.name} ({_some(job.kernels)})", job.problem, accepted=reason is None)
+            for job in work
+            if job.problem
+            for module in job.modules
+        ),
+        facts={
+            "target": target,
+            "distinct": len(work),
+            "failed": failed,
+            "budget": budget,
+            "kernels": sum(len(job.kernels) for job in work),
+        },
+    )
+
+
+def _some(kernels: Sequence[str]) -> str:
+    if not kernels:
+        return "no kernel"
+    more = len(kernels) - _MOST_KERNELS
+    return ", ".join(kernels[:_MOST_KERNELS]) + (f" and {more} more" if more > 0 else "")
+
+
+def _jobs(found: Iterable[Module]) -> Iterable[_Job]:
+    by_text: dict[str, _Job] = {}
+    for module in found:
+        try:
+            text = module.text()
+            kernels = ptx.parse(text, name=module.name).entries
+        except UsageError as error:
+            by_text[module.name] = _Job([module], (), error.message)
+            continue
+        digest = hashlib.sha256(text).hexdigest()
+        by_text.setdefault(digest, _Job([], kernels)).modules.append(module)
+    return by_text.values()
+
+
+def _problem(job: _Job, compiler: Sequence[str], target: str, seconds: int) -> str | None:
+    if job.problem is not None:
+        return job.problem
+    with tempfile.TemporaryDirectory(prefix="ptx-gate-") as name:
+        source, output = Path(name, "module.ptx"), Path(name, "out")
+        source.write_bytes(job.modules[0].text())
+        try:
+            done = subprocess.run(
+                [*compiler, str(source), "--arch", target, "--output-dir", str(output)],
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=seconds,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            return f"is not compiled within {seconds} s"
+        except OSError as error:
+            raise HostProblem(
+                f"cannot run {compiler[0]}: {error.strerror}",
+                "Give --compiler the offline compiler of ZLUDA's build (zoc).",
+            ) from error
+        if done.returncode != 0:
+            return _first_error(done)
+        return None if _has_code(output) else "the compiler left no code for the card"
+
+
+def _first_error(done: subprocess.CompletedProcess[str]) -> str:
+    """The line that says what is wrong: the first that names an error, else the first one.
+
+    A panic of Rust names its place first and its cause in the next line.
+    """
+    if done.returncode < 0:
+        return f"the compiler was ended by {signal.Signals(-done.returncode).name}"
+    lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
+    for number, line in enumerate(lines):
+        if "panicked at" in line:
+            return _shortened(" ".join(lines[number : number + 2]))
+        if "error" in line.lower():
+            return _shortened(line)
+    return _shortened(lines[0]) if lines else f"the compiler ended with status {done.returncode}"
+
+
+def _shortened(line: str) -> str:
+    return line if len(line) <= _LONGEST_LINE else line[: _LONGEST_LINE - 3] + "..."
+
+
+def _has_code(folder: Path) -> bool:
+    for path in folder.glob("*.elf"):
+        try:
+            return elf.read(path).machine == _MACHINE
+        except StackError:
+            return False
+    return False
