@@ -51,6 +51,9 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
         str | None, Meta(description="Development image of the variant, as NAME:TAG.")
     ] = None
     zluda: Annotated[ZludaMethod, Meta(description="Where ZLUDA comes from.")] = "source"
+    zluda_path: Annotated[
+        str | None, Meta(description="With zluda=path: the folder that holds libcuda.so.")
+    ] = None
     hsa_override: Annotated[
         str | None, Meta(description="HSA_OVERRIDE_GFX_VERSION for the GPU service, as 11.0.0.")
     ] = None

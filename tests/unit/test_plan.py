@@ -278,6 +278,46 @@ def test_an_unverified_base_is_refused_and_the_verified_one_named() -> None:
     assert "rocm/dev-ubuntu-22.04:7.2.1" in text
 
 
+def test_docker_without_a_gpu_serves_on_the_cpu_and_says_so() -> None:
+    plan = plan_for(host(RADEON), engine="docker", gpu="none")
+    assert (plan.engine, plan.gpu, plan.unmet) == ("docker", None, ())
+    assert plan.headline.startswith("CPU only, in Docker")
+    assert [image.name for image in plan.images] == ["llama-cpu", "endpoint"]
+    assert [service.name for service in plan.services] == ["model", "inference", "endpoint"]
+    assert not any(service.devices or service.group_add for service in plan.services)
+
+
+def test_a_gpu_is_not_built_for_before_nvidias_terms_are_accepted() -> None:
+    assert codes(plan_for(host(RADEON))) == ["terms"]
+    accepted = plan_for(host(RADEON), accept_cuda_eula=True)
+    assert accepted.unmet == ()
+    assert accepted.host_environment["ZLUDA_STACK_ACCEPT_CUDA_EULA"] == "yes"
+
+
+def test_a_file_of_the_users_is_mounted_and_no_model_is_fetched() -> None:
+    header = LocalModelFacts(path="/m/coder.gguf", size=10, context_length=4096)
+    facts = structs.replace(host(RADEON), local_model=header)
+    plan = plan_for(facts, engine="docker", gpu="none", model="/m/coder.gguf")
+    server, endpoint = plan.services
+    assert server.volumes == ("/m/coder.gguf:/model.gguf:ro",)
+    assert server.environment["MODEL_FILE"] == "/model.gguf"
+    assert endpoint.depends_on == {"inference": "service_healthy"}
+
+
+@pytest.mark.parametrize("given", ["/opt/my-zluda", "/opt/my-zluda/libcuda.so"])
+def test_a_zluda_built_elsewhere_is_taken_by_its_folder_or_its_library(given: str) -> None:
+    plan = plan_for(host(RADEON), zluda="path", zluda_path=given)
+    assert [image.name for image in plan.images] == ["inference", "endpoint"]
+    assert plan.images[0].contexts == {"zluda-path": "/opt/my-zluda"}
+    assert "--zluda-path" in refusal(RADEON, zluda="path")
+
+
+def test_only_the_kernels_of_the_target_or_of_its_sibling_are_built_in() -> None:
+    own, borrowed = (plan_for(host(LAPTOP), gpu=gpu).images[1] for gpu in ("gfx1100", "gfx1031"))
+    assert (own.arguments["GFX_TARGET"], own.arguments["KERNEL_TARGET"]) == ("gfx1100", "")
+    assert borrowed.arguments["KERNEL_TARGET"] == "gfx1030"
+
+
 def test_the_debian_variant_is_built_on_debian_alone() -> None:
     image = plan_for(host(RADEON), variant="debian").images[0]
     assert (image.development.name, image.runtime.name) == ("debian", "debian")

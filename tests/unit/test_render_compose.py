@@ -69,6 +69,7 @@ def test_health_and_grace_carry_their_units() -> None:
         "interval": "10s",
         "timeout": "5s",
         "start_period": "60s",
+        "start_interval": "2s",
         "retries": 3,
     }
     assert server["stop_grace_period"] == "60s"
@@ -82,6 +83,21 @@ def test_an_image_of_a_service_is_built_there_and_others_on_demand_only() -> Non
     assert services["server"]["build"] == build
     assert services["other"]["profiles"] == ["build"]
     assert "build" not in services["fetch"]
+
+
+def test_a_containers_log_cannot_fill_the_disk() -> None:
+    options = rendered(SERVER)["services"]["server"]["logging"]["options"]
+    assert options == {"max-size": "10m", "max-file": "3"}
+
+
+def test_build_arguments_and_contexts_are_handed_on() -> None:
+    own = structs.replace(
+        image("own"), compose_arguments={"GFX_TARGET": "${GPU:?}"}, contexts={"zluda-path": "/z"}
+    )
+    server = structs.replace(SERVER, build="own")
+    build = rendered(FETCH, server, images=(own,))["services"]["server"]["build"]
+    assert build["args"] == {"GFX_TARGET": "${GPU:?}"}
+    assert build["additional_contexts"] == {"zluda-path": "/z"}
 
 
 def test_two_stacks_have_two_project_names() -> None:
@@ -98,6 +114,7 @@ def test_nothing_empty_is_written() -> None:
         "cap_drop",
         "security_opt",
         "restart",
+        "logging",
         "stop_grace_period",
     }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -124,7 +125,25 @@ def test_a_dry_run_lists_the_files_and_writes_none(tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
-def test_a_cpu_plan_has_nothing_to_render(tmp_path: Path) -> None:
+def test_containers_without_a_gpu_render_to_their_own_compose_file(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    assert render("--engine", "docker", "--gpu", "none", "--out", str(out)).code == ExitCode.OK
+    assert (out / "compose/cpu.yml").read_text() == (SOURCES / "compose/cpu.yml").read_text()
+    assert not (out / "compose/inference.yml").exists()
+    assert "HOST_" not in (out / "compose/.env").read_text()
+
+
+def test_a_rendered_folder_holds_all_that_its_dockerfiles_copy(tmp_path: Path) -> None:
+    assert render("--gpu", "gfx1100", "--out", str(tmp_path)).code == ExitCode.OK
+    for path in tmp_path.glob("images/*/Dockerfile"):
+        for copied in re.findall(r"^COPY (?!--from)(?:--\S+ )*(.*) \S+$", path.read_text(), re.M):
+            for source in copied.split():
+                assert (tmp_path / source).exists(), f"{path} copies {source}"
+    assert (tmp_path / "zluda_stack/gateway/app.py").is_file()
+    assert not list(tmp_path.rglob("__pycache__"))
+
+
+def test_the_embedded_engine_has_nothing_to_render(tmp_path: Path) -> None:
     outcome = render("--engine", "embedded", "--out", str(tmp_path / "out"))
     assert outcome.code == ExitCode.REFUSED
     assert "--gpu gfx1100" in outcome.err
@@ -143,7 +162,9 @@ def test_no_rendered_file_holds_the_api_key(tmp_path: Path) -> None:
 
 def test_the_committed_files_are_what_the_defaults_render_to() -> None:
     files = render_committed(load())
-    assert {"compose/inference.yml", "images/zluda/Dockerfile"} <= set(files)
+    assert {"compose/inference.yml", "compose/cpu.yml", "compose/host-env.sh"} <= set(files)
+    dockerfiles = {str(path.relative_to(SOURCES)) for path in SOURCES.glob("images/*/Dockerfile")}
+    assert dockerfiles == {path for path in files if path.endswith("/Dockerfile")}
     for path, text in files.items():
         assert (SOURCES / path).read_text() == text, f"{path}: run `make render`"
 
@@ -157,8 +178,9 @@ def test_the_committed_compose_file_is_for_every_card(tmp_path: Path) -> None:
         assert (out / "compose/inference.yml").read_text() == committed
 
 
-def test_the_committed_compose_file_builds_from_the_committed_dockerfile() -> None:
-    document = yaml.safe_load((SOURCES / "compose/inference.yml").read_text())
+@pytest.mark.parametrize("name", ["inference", "cpu"])
+def test_a_committed_compose_file_builds_from_the_committed_dockerfiles(name: str) -> None:
+    document = yaml.safe_load((SOURCES / f"compose/{name}.yml").read_text())
     builds = [service["build"] for service in document["services"].values() if "build" in service]
     assert builds
     for build in builds:

@@ -6,109 +6,176 @@ machine; `host_environment` holds the values for this one.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from msgspec import structs
+
 from zluda_stack.catalog.schema import Catalog
+from zluda_stack.plan.images import inference_tag
 from zluda_stack.plan.types import (
     EndpointPlan,
     GpuDevice,
     HealthCheck,
+    ImagePlan,
     ModelPlan,
     Service,
 )
+from zluda_stack.plan.variables import optional, required
 
-_FROM_HOST = "run `zluda-stack render` on the host that has the card"
-VOLUMES = ("models", "zluda-cache")
+CPU_VOLUMES: tuple[str, ...] = ("models",)
+GPU_VOLUMES = (*CPU_VOLUMES, "zluda-cache")
 # ZLUDA compiles kernels at first use, for minutes; until then the server is starting, not ill.
 _FIRST_START_S = 3600
+_CPU_START_S = 600
+# llama.cpp's server takes up to 28 s to end after SIGTERM, and the endpoint waits for requests.
+_STOP_S = 60
+_WRITABLE = ("/tmp",)  # noqa: S108 -- a path in the container
+_MODEL_FILE = "/model.gguf"
 
 
-def services(catalog: Catalog, model: ModelPlan) -> tuple[Service, ...]:
+def gpu_services(
+    catalog: Catalog, images: Iterable[ImagePlan], model: ModelPlan
+) -> tuple[Service, ...]:
     """The model fetcher, the CUDA-only server and the endpoint, in starting order."""
-    return (_model_service(model), _inference_service(catalog, model), _endpoint_service(catalog))
+    server = _server(catalog, model, "inference", inference_tag(required("ZLUDA_STACK_GPU")))
+    return _around(catalog, images, model, _on_gpu(server))
 
 
-def host_environment(gpu: GpuDevice, model: ModelPlan, endpoint: EndpointPlan) -> dict[str, str]:
+def cpu_services(
+    catalog: Catalog, images: Iterable[ImagePlan], model: ModelPlan, threads: int | None
+) -> tuple[Service, ...]:
+    """The model fetcher, llama.cpp's server for CPUs and the endpoint, in starting order."""
+    image = next(image for image in images if image.name == "llama-cpu")
+    server = _server(catalog, model, image.name, image.tag)
+    environment = server.environment | {
+        "THREADS": optional("ZLUDA_STACK_THREADS", str(threads or ""))
+    }
+    return _around(catalog, images, model, structs.replace(server, environment=environment))
+
+
+def host_environment(
+    gpu: GpuDevice | None, model: ModelPlan, endpoint: EndpointPlan, *, terms_accepted: bool
+) -> dict[str, str]:
     """The values of this host for the variables in the services; unknown ones are left out."""
     values = {
-        "ZLUDA_STACK_GPU": gpu.target,
         "ZLUDA_STACK_MODEL": model.name,
         "ZLUDA_STACK_CONTEXT": str(model.context),
         "ZLUDA_STACK_BIND": endpoint.bind,
         "ZLUDA_STACK_PORT": str(endpoint.port),
-        "HOST_RENDER_NODE": gpu.render_node,
-        "HOST_KFD_GID": None if gpu.kfd_gid is None else str(gpu.kfd_gid),
-        "HOST_RENDER_GID": None if gpu.render_gid is None else str(gpu.render_gid),
-        "ZLUDA_STACK_HSA_OVERRIDE": gpu.hsa_override,
     }
+    if gpu is not None:
+        values |= _gpu_environment(gpu)
+        values["ZLUDA_STACK_ACCEPT_CUDA_EULA"] = "yes" if terms_accepted else ""
     return {key: value for key, value in values.items() if value}
 
 
-def _required(variable: str) -> str:
-    return f"${{{variable}:?{_FROM_HOST}}}"
+def _gpu_environment(gpu: GpuDevice) -> dict[str, str]:
+    return {
+        "ZLUDA_STACK_GPU": gpu.target,
+        "ZLUDA_STACK_KERNEL_TARGET": gpu.kernel_target or "",
+        "HOST_RENDER_NODE": gpu.render_node or "",
+        "HOST_KFD_GID": "" if gpu.kfd_gid is None else str(gpu.kfd_gid),
+        "HOST_RENDER_GID": "" if gpu.render_gid is None else str(gpu.render_gid),
+        "ZLUDA_STACK_HSA_OVERRIDE": gpu.hsa_override or "",
+    }
 
 
-def _model_service(model: ModelPlan) -> Service:
+def _around(
+    catalog: Catalog, images: Iterable[ImagePlan], model: ModelPlan, server: Service
+) -> tuple[Service, ...]:
+    """`server` between what fetches its model, unless that is a file of the host, and clients."""
+    image = next(image for image in images if image.name == "endpoint")
+    endpoint = _endpoint_service(catalog, image)
+    if model.path is not None:
+        mount = (f"{model.path}:{_MODEL_FILE}:ro",)
+        environment = server.environment | {"MODEL_FILE": _MODEL_FILE}
+        return structs.replace(server, volumes=mount, environment=environment), endpoint
+    waits = {"model": "service_completed_successfully"}
+    stored = structs.replace(
+        server, volumes=("models:/models:ro", *server.volumes), depends_on=waits
+    )
+    return _model_service(image, model), stored, endpoint
+
+
+def _model_service(image: ImagePlan, model: ModelPlan) -> Service:
     return Service(
         name="model",
-        image="zluda-stack/endpoint:local",
-        command=("models", "pull", f"${{ZLUDA_STACK_MODEL:-{model.name}}}"),
+        image=image.tag,
+        build=image.name,
+        command=(
+            *("python", "-m", "zluda_stack", "models", "pull"),
+            optional("ZLUDA_STACK_MODEL", model.name),
+        ),
         volumes=("models:/models",),
-        tmpfs=("/tmp",),  # noqa: S108 -- a path in the container
+        tmpfs=_WRITABLE,
         one_shot=True,
     )
 
 
-def _inference_service(catalog: Catalog, model: ModelPlan) -> Service:
+def _server(catalog: Catalog, model: ModelPlan, build: str, tag: str) -> Service:
     port = catalog.defaults.inference_port
     return Service(
         name="inference",
-        image=f"zluda-stack/inference:{_required('ZLUDA_STACK_GPU')}",
+        image=tag,
+        build=build,
         environment={
-            "MODEL": f"${{ZLUDA_STACK_MODEL:-{model.name}}}",
-            "CONTEXT": f"${{ZLUDA_STACK_CONTEXT:-{model.context}}}",
+            "MODEL": optional("ZLUDA_STACK_MODEL", model.name),
+            "CONTEXT": optional("ZLUDA_STACK_CONTEXT", str(model.context)),
             "PORT": str(port),
-            # The image's entrypoint exports it only when it is not empty: an empty
-            # HSA_OVERRIDE_GFX_VERSION hides every GPU (case C06).
-            "HSA_OVERRIDE": "${ZLUDA_STACK_HSA_OVERRIDE:-}",
         },
-        devices=("/dev/kfd:/dev/kfd", f"{_required('HOST_RENDER_NODE')}:/dev/dri/renderD128"),
-        group_add=(_required("HOST_KFD_GID"), _required("HOST_RENDER_GID")),
-        volumes=("models:/models:ro", "zluda-cache:/cache"),
-        tmpfs=("/tmp",),  # noqa: S108 -- a path in the container
-        depends_on={"model": "service_completed_successfully"},
-        health=HealthCheck(
-            test=("CMD", "curl", "-fsS", f"http://127.0.0.1:{port}/health"),
-            interval=10,
-            timeout=5,
-            start_period=_FIRST_START_S,
-            retries=6,
-        ),
-        # llama.cpp's server takes up to 28 s to end after SIGTERM.
-        stop_grace=60,
+        tmpfs=_WRITABLE,
+        health=_health(port, start_period=_CPU_START_S),
+        stop_grace=_STOP_S,
     )
 
 
-def _endpoint_service(catalog: Catalog) -> Service:
+def _on_gpu(server: Service) -> Service:
+    node, groups = required("HOST_RENDER_NODE"), ("HOST_KFD_GID", "HOST_RENDER_GID")
+    # The image's entrypoint exports it only when it is not empty: an empty
+    # HSA_OVERRIDE_GFX_VERSION hides every GPU (case C06).
+    override = {"HSA_OVERRIDE": optional("ZLUDA_STACK_HSA_OVERRIDE")}
+    return structs.replace(
+        server,
+        environment=server.environment | override,
+        devices=("/dev/kfd:/dev/kfd", f"{node}:/dev/dri/renderD128"),
+        group_add=tuple(map(required, groups)),
+        volumes=("zluda-cache:/cache",),
+        health=_health(int(server.environment["PORT"]), start_period=_FIRST_START_S),
+    )
+
+
+def _endpoint_service(catalog: Catalog, image: ImagePlan) -> Service:
     port = catalog.defaults.port
+    published = (
+        optional("ZLUDA_STACK_BIND", "127.0.0.1"),
+        optional("ZLUDA_STACK_PORT", str(port)),
+        port,
+    )
     return Service(
         name="endpoint",
-        image="zluda-stack/endpoint:local",
+        image=image.tag,
+        build=image.name,
         command=(
-            "serve",
+            *("python", "-m", "zluda_stack.gateway"),
             "--bind=0.0.0.0",
             f"--port={port}",
             f"--upstream=http://inference:{catalog.defaults.inference_port}",
-            "--key-file=/run/secrets/api_key",
+            "--key-hashes=/run/secrets/api_key_hashes",
         ),
-        publish=(("${ZLUDA_STACK_BIND:-127.0.0.1}", f"${{ZLUDA_STACK_PORT:-{port}}}", port),),
-        secrets=("api_key",),
-        tmpfs=("/tmp",),  # noqa: S108 -- a path in the container
+        publish=(published,),
+        secrets=("api_key_hashes",),
+        tmpfs=_WRITABLE,
         depends_on={"inference": "service_healthy"},
-        health=HealthCheck(
-            test=("CMD", "python3", "-m", "zluda_stack.gateway", "--check", str(port)),
-            interval=10,
-            timeout=5,
-            start_period=30,
-            retries=3,
-        ),
-        stop_grace=60,
+        health=_health(port, start_period=30),
+        stop_grace=_STOP_S,
+    )
+
+
+def _health(port: int, *, start_period: int) -> HealthCheck:
+    return HealthCheck(
+        test=("CMD", "is-healthy", str(port)),
+        interval=10,
+        timeout=6,
+        start_period=start_period,
+        retries=6,
     )

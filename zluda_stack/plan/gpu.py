@@ -42,9 +42,9 @@ def choose_gpu(facts: HostFacts, configured: Configured, catalog: Catalog) -> Ch
     if configured.settings.engine == "embedded":
         return _embedded(wish, configured)
     if wish == "none":
-        return _no_gpu(configured, "no GPU was asked for (gpu is none)")
+        return Choice(gpu=None, because="no GPU was asked for (gpu is none)")
     if wish == "auto":
-        return _automatic(facts, configured, catalog, override)
+        return _automatic(facts, catalog, override)
     return _named(facts, catalog, supported_target(catalog, wish), override)
 
 
@@ -93,18 +93,7 @@ def _embedded(wish: str, configured: Configured) -> Choice:
     return Choice(gpu=None, because="the embedded engine was asked for")
 
 
-def _no_gpu(configured: Configured, because: str) -> Choice:
-    if configured.settings.engine == "docker":
-        raise PlanRefused(
-            f"the docker engine needs a GPU in this version, and {because}",
-            CPU_WAY,
-        )
-    return Choice(gpu=None, because=because)
-
-
-def _automatic(
-    facts: HostFacts, configured: Configured, catalog: Catalog, override: str | None
-) -> Choice:
+def _automatic(facts: HostFacts, catalog: Catalog, override: str | None) -> Choice:
     usable, skipped = _sort_out(facts.gpus, catalog)
     if usable:
         best = max(usable, key=lambda gpu: _rank(gpu, catalog))
@@ -116,11 +105,7 @@ def _automatic(
         _refuse_unreachable(facts, best)
         return _present(facts, catalog, best, override, skipped)
     _refuse_hidden_card(facts)
-    return Choice(
-        gpu=None,
-        because=_no_gpu(configured, _why_no_gpu(facts, skipped)).because,
-        skipped=skipped,
-    )
+    return Choice(gpu=None, because=_why_no_gpu(facts, skipped), skipped=skipped)
 
 
 def _sort_out(
@@ -265,6 +250,7 @@ def _device(facts: HostFacts, target: Gpu, gpu: GpuFacts | None, override: str |
         kfd_gid=facts.kfd.gid if gpu and facts.kfd else None,
         vram_bytes=gpu.vram_bytes if gpu else None,
         hsa_override=override or (fallback.hsa_override if fallback else None),
+        kernel_target=fallback.target if fallback else None,
     )
 
 

@@ -2,37 +2,102 @@
 
 from __future__ import annotations
 
-from zluda_stack.catalog.schema import Catalog, Component
+from pathlib import PurePosixPath
+
+from msgspec import structs
+
+from zluda_stack import __version__
+from zluda_stack.catalog.schema import Catalog, Component, Gpu
 from zluda_stack.errors import PlanRefused
 from zluda_stack.plan.types import ImagePlan
+from zluda_stack.plan.variables import optional, required
 from zluda_stack.plan.variant import Bases
 from zluda_stack.settings import Settings
 
 
-def gpu_images(catalog: Catalog, settings: Settings, bases: Bases) -> tuple[ImagePlan, ...]:
-    """The images of a stack on a GPU.
+def gpu_images(
+    catalog: Catalog, settings: Settings, bases: Bases, target: str
+) -> tuple[ImagePlan, ...]:
+    """The images of a stack on the GPU `target` (a gfx target).
 
-    ZLUDA's own comes first: its hours are then a step that can be repeated by itself, and the
-    inference image takes the same stages from BuildKit's cache.
+    When ZLUDA is built from source its own image comes first: its hours are then a step that can
+    be repeated by itself, and the inference image takes the same stages from BuildKit's cache.
+    Raises PlanRefused for a way to come by ZLUDA that there is not.
     """
-    if settings.zluda != "source":
-        raise PlanRefused(
-            f"ZLUDA by the method {settings.zluda!r} is not part of this version",
-            "Use --zluda source, which builds ZLUDA at its pinned commit.",
-        )
     components = _components(catalog)
-    return (_zluda(components, bases),)
+    contexts = _zluda_contexts(settings)
+    inference = _inference(components, bases, settings, catalog.gpus[target], contexts)
+    others = inference, _endpoint(components, bases)
+    if contexts:
+        return others
+    return _image("zluda", _short_commit(components["zluda"]), components, bases), *others
 
 
-def _zluda(components: dict[str, Component], bases: Bases) -> ImagePlan:
-    commit = _short_commit(components["zluda"])
-    return _image("zluda", f"{commit}-{bases.variant.name}", components, bases)
+def _zluda_contexts(settings: Settings) -> dict[str, str]:
+    """The build context that stands in for building ZLUDA; none when it is built."""
+    if settings.zluda == "source":
+        return {}
+    if settings.zluda == "path" and settings.zluda_path:
+        # People give the library where the folder is meant (case C28).
+        path = PurePosixPath(settings.zluda_path)
+        return {"zluda-path": str(path.parent if path.suffix == ".so" else path)}
+    if settings.zluda == "path":
+        raise PlanRefused(
+            "zluda is path, and no path was given",
+            "Give the folder that holds libcuda.so: --zluda path --zluda-path DIR.",
+        )
+    raise PlanRefused(
+        f"ZLUDA by the method {settings.zluda!r} is not part of this version",
+        "Use --zluda source, which builds ZLUDA at its pinned commit.",
+    )
+
+
+def cpu_images(catalog: Catalog, bases: Bases) -> tuple[ImagePlan, ...]:
+    """The images of a stack without a GPU."""
+    components = _components(catalog)
+    llama = _image("llama-cpu", components["llama.cpp"].version, components, bases)
+    return llama, _endpoint(components, bases)
+
+
+def _inference(
+    components: dict[str, Component],
+    bases: Bases,
+    settings: Settings,
+    gpu: Gpu,
+    contexts: dict[str, str],
+) -> ImagePlan:
+    """The one image that differs by gfx target: in the compose file the host's stands for it."""
+    kernels = gpu.kernel_fallback.target if gpu.kernel_fallback else ""
+    return structs.replace(
+        _image("inference", "", components, bases),
+        tag=inference_tag(gpu.target),
+        arguments={
+            "GFX_TARGET": gpu.target,
+            "KERNEL_TARGET": kernels,
+            "ACCEPT_CUDA_EULA": "yes" if settings.accept_cuda_eula else "",
+        },
+        compose_arguments={
+            "GFX_TARGET": required("ZLUDA_STACK_GPU"),
+            "KERNEL_TARGET": optional("ZLUDA_STACK_KERNEL_TARGET"),
+            "ACCEPT_CUDA_EULA": optional("ZLUDA_STACK_ACCEPT_CUDA_EULA"),
+        },
+        contexts=contexts,
+    )
+
+
+def inference_tag(target: str) -> str:
+    """The tag of the inference image for `target`: a gfx target, or the variable for it."""
+    return f"zluda-stack/inference:{target}"
+
+
+def _endpoint(components: dict[str, Component], bases: Bases) -> ImagePlan:
+    return _image("endpoint", __version__, components, bases)
 
 
 def _image(name: str, tag: str, components: dict[str, Component], bases: Bases) -> ImagePlan:
     return ImagePlan(
         name=name,
-        tag=f"zluda-stack/{name}:{tag}",
+        tag=f"zluda-stack/{name}:{tag}-{bases.variant.name}",
         variant=bases.variant,
         development=bases.development,
         runtime=bases.runtime,

@@ -12,20 +12,15 @@ from zluda_stack.catalog.schema import Catalog
 from zluda_stack.errors import HostProblem, PlanRefused
 from zluda_stack.host.facts import HostFacts
 from zluda_stack.plan import containers
+from zluda_stack.plan.building import DOCKER, TERMS
 from zluda_stack.plan.clients import fits
 from zluda_stack.plan.endpoint import choose_endpoint
 from zluda_stack.plan.gpu import CPU_WAY, Choice, choose_gpu, describe
-from zluda_stack.plan.images import gpu_images
+from zluda_stack.plan.images import cpu_images, gpu_images
 from zluda_stack.plan.model import choose_model
-from zluda_stack.plan.types import Decision, EngineName, GpuDevice, ModelPlan, Notice, Plan
+from zluda_stack.plan.types import Decision, EngineName, ModelPlan, Notice, Plan
 from zluda_stack.plan.variant import choose_bases
 from zluda_stack.settings import Configured, Settings
-
-_NOT_YET = Notice(
-    code="containers-not-runnable",
-    message="this version renders the containers of a GPU stack but does not run them",
-    hint=f"`zluda-stack render --out DIR` writes what there is. {CPU_WAY}",
-)
 
 
 def resolve(facts: HostFacts, configured: Configured, catalog: Catalog) -> Plan:
@@ -36,13 +31,14 @@ def resolve(facts: HostFacts, configured: Configured, catalog: Catalog) -> Plan:
     """
     settings = configured.settings
     choice = choose_gpu(facts, configured, catalog)
-    engine: EngineName = "embedded" if choice.gpu is None else "docker"
+    in_docker = choice.gpu is not None or settings.engine == "docker"
+    engine: EngineName = "docker" if in_docker else "embedded"
     model = choose_model(facts, catalog, settings.model, settings.context)
     endpoint = choose_endpoint(facts, configured, catalog.defaults)
     plan = Plan(
         name=settings.name,
         engine=engine,
-        headline=_headline(choice),
+        headline=_headline(choice, engine),
         gpu=choice.gpu,
         skipped=choice.skipped,
         model=model,
@@ -51,19 +47,29 @@ def resolve(facts: HostFacts, configured: Configured, catalog: Catalog) -> Plan:
         threads=settings.threads,
         decisions=(*_decisions(configured, choice, engine, model), endpoint.decision),
         warnings=choice.warnings + endpoint.warnings + _client_notices(catalog, configured, model),
-        unmet=choice.unmet + _engine_needs(facts, engine) + endpoint.unmet,
+        unmet=choice.unmet
+        + _engine_needs(facts, engine)
+        + endpoint.unmet
+        + _terms(choice, settings),
     )
-    return plan if choice.gpu is None else _in_containers(plan, choice.gpu, settings, catalog)
+    return _in_containers(plan, settings, catalog) if in_docker else plan
 
 
-def _in_containers(plan: Plan, gpu: GpuDevice, settings: Settings, catalog: Catalog) -> Plan:
+def _in_containers(plan: Plan, settings: Settings, catalog: Catalog) -> Plan:
     bases = choose_bases(catalog, settings.variant, settings.base)
+    host = containers.host_environment(
+        plan.gpu, plan.model, plan.endpoint, terms_accepted=settings.accept_cuda_eula
+    )
+    if plan.gpu is None:
+        images = cpu_images(catalog, bases)
+        services = containers.cpu_services(catalog, images, plan.model, plan.threads)
+        volumes = containers.CPU_VOLUMES
+    else:
+        images = gpu_images(catalog, settings, bases, plan.gpu.target)
+        services = containers.gpu_services(catalog, images, plan.model)
+        volumes = containers.GPU_VOLUMES
     return structs.replace(
-        plan,
-        images=gpu_images(catalog, settings, bases),
-        services=containers.services(catalog, plan.model),
-        volumes=containers.VOLUMES,
-        host_environment=containers.host_environment(gpu, plan.model, plan.endpoint),
+        plan, images=images, services=services, volumes=volumes, host_environment=host
     )
 
 
@@ -75,10 +81,24 @@ def require_runnable(plan: Plan) -> None:
         raise HostProblem(first.message + rest, first.hint)
 
 
-def _headline(choice: Choice) -> str:
-    if choice.gpu is None:
-        return f"CPU only, with the embedded engine: {choice.because}."
-    return f"GPU {describe(choice.gpu)} through ZLUDA in Docker: {choice.because}."
+def _headline(choice: Choice, engine: EngineName) -> str:
+    if choice.gpu is not None:
+        return f"GPU {describe(choice.gpu)} through ZLUDA in Docker: {choice.because}."
+    where = "in Docker" if engine == "docker" else "with the embedded engine"
+    return f"CPU only, {where}: {choice.because}."
+
+
+def _terms(choice: Choice, settings: Settings) -> tuple[Notice, ...]:
+    """NVIDIA's toolkit is a part of the build, under terms that only the user can accept."""
+    if choice.gpu is None or settings.accept_cuda_eula:
+        return ()
+    return (
+        Notice(
+            code=TERMS,
+            message="building for a GPU takes NVIDIA's CUDA toolkit, whose terms were not accepted",
+            hint="Read NVIDIA's licence of the CUDA toolkit, then add --accept-cuda-eula.",
+        ),
+    )
 
 
 def _decisions(
@@ -123,17 +143,17 @@ def _engine_needs(facts: HostFacts, engine: EngineName) -> tuple[Notice, ...]:
         return _embedded_needs(facts)
     docker = facts.docker
     if docker.client_version is None:
-        message = "a GPU needs Docker, and the docker command is not installed"
+        message = "containers need Docker, and the docker command is not installed"
         hint = f"Install Docker Engine with the compose and buildx plugins. {CPU_WAY}"
     elif docker.problem is not None:
-        message = f"a GPU needs Docker, and its engine does not answer: {docker.problem}"
+        message = f"containers need Docker, and its engine does not answer: {docker.problem}"
         hint = f"Start the engine, or give your user access to it. {CPU_WAY}"
     elif docker.compose_version is None:
-        message = "a GPU needs Docker Compose v2, and `docker compose` does not answer"
+        message = "containers need Docker Compose v2, and `docker compose` does not answer"
         hint = f"Install the docker-compose-plugin package. {CPU_WAY}"
     else:
-        return (_NOT_YET,)
-    return (Notice(code="docker", message=message, hint=hint), _NOT_YET)
+        return ()
+    return (Notice(code=DOCKER, message=message, hint=hint),)
 
 
 def _embedded_needs(facts: HostFacts) -> tuple[Notice, ...]:

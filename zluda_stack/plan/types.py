@@ -36,7 +36,10 @@ class SkippedGpu(Struct, frozen=True, kw_only=True):
 
 
 class GpuDevice(Struct, frozen=True, kw_only=True):
-    """The GPU that computes. Paths and gids are None when this host does not have the card."""
+    """The GPU that computes. Paths and gids are None when this host does not have the card.
+
+    `kernel_target` is the gfx target whose rocBLAS kernels are used, None for its own.
+    """
 
     target: str
     name: str | None
@@ -47,6 +50,7 @@ class GpuDevice(Struct, frozen=True, kw_only=True):
     kfd_gid: int | None = None
     vram_bytes: int | None = None
     hsa_override: str | None = None
+    kernel_target: str | None = None
 
 
 class ModelPlan(Struct, frozen=True, kw_only=True):
@@ -98,13 +102,17 @@ class ImagePlan(Struct, frozen=True, kw_only=True):
 
 
 class HealthCheck(Struct, frozen=True, kw_only=True):
-    """A container health check; times are in seconds."""
+    """A container health check; times are in seconds.
+
+    Until the first success, at most for `start_period`, it runs every `start_interval`.
+    """
 
     test: tuple[str, ...]
     interval: int
     timeout: int
     start_period: int
     retries: int
+    start_interval: int = 2
 
 
 class Service(Struct, frozen=True, kw_only=True):

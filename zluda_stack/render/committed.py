@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from zluda_stack.catalog.schema import Catalog
-from zluda_stack.host.facts import HostFacts
-from zluda_stack.plan.resolve import resolve
+from zluda_stack.plan.reference import cpu_plan, gpu_plans
+from zluda_stack.render.compose import compose_path
+from zluda_stack.render.host_env import render_host_env
 from zluda_stack.render.project import dockerfile, render_project
-from zluda_stack.settings import Configured, Settings
+from zluda_stack.settings import Settings
 
 
 def render_committed(catalog: Catalog) -> dict[str, str]:
     """The files of the repository for the defaults: path -> text, without any host's .env.
 
-    The plan behind them is for no host at all; the target that it needs is in none of them.
+    The plans behind them are for no host at all; the gfx target that one needs is in no file.
     """
-    target = catalog.combinations[catalog.defaults.combination].targets[0]
-    nowhere = HostFacts(system="Linux", machine="x86_64", kernel="", cpu_count=1)
-    plan = resolve(nowhere, Configured(settings=Settings(gpu=target)), catalog)
-    kept = {"compose/inference.yml", *map(dockerfile, plan.images)}
-    return {path: text for path, text in render_project(plan).items() if path in kept}
+    committed = {"compose/host-env.sh": render_host_env(catalog)}
+    for plan in (cpu_plan(catalog, Settings()), gpu_plans(catalog, Settings())[0]):
+        kept = {compose_path(plan), *map(dockerfile, plan.images)}
+        rendered = render_project(plan)
+        committed |= {path: rendered[path] for path in sorted(kept)}
+    return committed

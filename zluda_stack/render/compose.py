@@ -5,16 +5,24 @@ from __future__ import annotations
 import yaml
 
 from zluda_stack.plan.types import HealthCheck, ImagePlan, Plan, Service
+from zluda_stack.plan.variables import required
 
 _HEADER = """\
 # Rendered by zluda-stack; `zluda-stack render` writes it again.
 # What only the host knows comes from .env beside this file.
 """
 _PROJECT = "zluda-stack"
+# 30 MB a container: what a server writes in days.
+_LOGGING = {"driver": "json-file", "options": {"max-size": "10m", "max-file": "3"}}
+
+
+def compose_path(plan: Plan) -> str:
+    """Where the compose file of `plan` lies in a rendered folder."""
+    return "compose/cpu.yml" if plan.gpu is None else "compose/inference.yml"
 
 
 def render_compose(plan: Plan) -> str:
-    """compose/inference.yml for `plan`; paths in it are relative to the folder compose/.
+    """The compose file of `plan`; paths in it are relative to the folder compose/.
 
     The same for every host: see Plan.host_environment and render_env.
     """
@@ -27,7 +35,7 @@ def render_compose(plan: Plan) -> str:
         "services": builds | services,
         "volumes": {volume: {} for volume in plan.volumes},
         "secrets": {
-            secret: {"file": f"${{ZLUDA_STACK_{secret.upper()}_FILE:-./secrets/{secret}}}"}
+            secret: {"file": required(f"ZLUDA_STACK_{secret.upper()}_FILE")}
             for service in plan.services
             for secret in service.secrets
         },
@@ -65,6 +73,7 @@ def _service(service: Service, images: dict[str, ImagePlan]) -> dict[str, object
         "cap_drop": ["ALL"],
         "security_opt": ["no-new-privileges:true"],
         "restart": "no" if service.one_shot else "unless-stopped",
+        "logging": _LOGGING,
         "stop_grace_period": f"{service.stop_grace}s",
     }
     return {key: value for key, value in entries.items() if value}
@@ -97,5 +106,6 @@ def _healthcheck(health: HealthCheck) -> dict[str, object]:
         "interval": f"{health.interval}s",
         "timeout": f"{health.timeout}s",
         "start_period": f"{health.start_period}s",
+        "start_interval": f"{health.start_interval}s",
         "retries": health.retries,
     }

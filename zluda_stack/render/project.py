@@ -11,7 +11,7 @@ import msgspec
 from zluda_stack.errors import HostProblem, PlanRefused, UsageError
 from zluda_stack.files import write_atomic
 from zluda_stack.plan.types import ImagePlan, Plan
-from zluda_stack.render.compose import render_compose
+from zluda_stack.render.compose import compose_path, render_compose
 from zluda_stack.render.dockerfiles import render_dockerfile
 from zluda_stack.render.environment import render_env
 from zluda_stack.render.images import read_parts
@@ -21,7 +21,7 @@ _RECORD = ".zluda-stack-rendered.json"
 
 
 def render_project(plan: Plan) -> dict[str, str]:
-    """The files of a GPU stack: path relative to the output folder -> text.
+    """The files of a stack in containers: path relative to the output folder -> text.
 
     `.env` lies beside the compose file, where Compose looks for it whatever the current folder
     is. Raises PlanRefused for a plan without containers, StackError for a broken template.
@@ -29,9 +29,9 @@ def render_project(plan: Plan) -> dict[str, str]:
     if not plan.services:
         raise PlanRefused(
             f"the {plan.engine} engine has no containers to render",
-            "Name the card to render for, such as --gpu gfx1100.",
+            "Name the card to render for, such as --gpu gfx1100, or --engine docker --gpu none.",
         )
-    files = {"compose/inference.yml": render_compose(plan), "compose/.env": render_env(plan)}
+    files = {compose_path(plan): render_compose(plan), "compose/.env": render_env(plan)}
     files |= {dockerfile(image): render_dockerfile(image) for image in plan.images}
     return files | _copied(plan)
 
@@ -42,8 +42,8 @@ def dockerfile(image: ImagePlan) -> str:
 
 
 def _copied(plan: Plan) -> dict[str, str]:
-    """What the Dockerfiles copy, and what keeps the rest out of the build context."""
-    names = {".dockerignore"}
+    """What the Dockerfiles copy or must not see, and what finds the host's values."""
+    names = {".dockerignore", "compose/host-env.sh"}
     for image in plan.images:
         for part in read_parts(image.name):
             names |= {f"images/{part.name}/{file}" for file in part.files}

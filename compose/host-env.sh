@@ -1,0 +1,147 @@
+#!/bin/sh
+# Rendered by zluda-stack from images/_compose/host-env.sh.j2 and the catalogue; change those.
+# Write compose/.env, with what only this host knows of itself, and make an API key:
+#
+#   sh compose/host-env.sh
+#   docker compose -f compose/inference.yml up --build    (with a Radeon card)
+#   docker compose -f compose/cpu.yml up --build          (without)
+#
+# Other settings in compose/.env are kept. Nothing here needs root.
+set -eu
+
+folder=$(cd "$(dirname "$0")" && pwd)
+env_file=$folder/.env
+key_file=$folder/secrets/api_key
+hashes_file=$folder/secrets/api_key_hashes
+# Where the kernel shows its devices; the tests show others.
+sys=${HOST_ENV_SYS:-/sys}
+dev=${HOST_ENV_DEV:-/dev}
+umask 077
+
+say() { echo "$1" >&2; }
+
+# The gfx target for gfx_target_version (major * 10000 + minor * 100 + stepping).
+target_name() { printf 'gfx%d%x%x' $(($1 / 10000)) $(($1 / 100 % 100)) $(($1 % 100)); }
+
+# "discrete" or "integrated" for a target that ZLUDA supports; where rocBLAS has no kernels for it,
+# also the target whose kernels people use and the HSA_OVERRIDE_GFX_VERSION that goes with them.
+# Nothing for any other target.
+support() {
+    case $1 in
+    gfx1010) echo "discrete" ;;
+    gfx1011) echo "discrete" ;;
+    gfx1012) echo "discrete" ;;
+    gfx1030) echo "discrete" ;;
+    gfx1031) echo "discrete gfx1030 10.3.0" ;;
+    gfx1032) echo "discrete gfx1030 10.3.0" ;;
+    gfx1034) echo "discrete gfx1030 10.3.0" ;;
+    gfx1035) echo "integrated gfx1030 10.3.0" ;;
+    gfx1036) echo "integrated" ;;
+    gfx1100) echo "discrete" ;;
+    gfx1101) echo "discrete" ;;
+    gfx1102) echo "discrete" ;;
+    gfx1103) echo "integrated" ;;
+    gfx1150) echo "integrated" ;;
+    gfx1151) echo "integrated" ;;
+    gfx1152) echo "integrated" ;;
+    gfx1153) echo "integrated" ;;
+    gfx1200) echo "discrete" ;;
+    gfx1201) echo "discrete" ;;
+    esac
+}
+
+# The value of key $2 in the properties file $1; nothing when it is not there.
+property() { awk -v key="$2" '$1 == key { print $2; exit }' "$1" 2>/dev/null || true; }
+
+# Bytes of the memory that belongs to the card of node $1 (heap types 1 and 2).
+card_memory() {
+    total=0
+    for bank in "$1"/mem_banks/*/properties; do
+        case $(property "$bank" heap_type) in
+        1 | 2) total=$((total + $(property "$bank" size_in_bytes))) ;;
+        esac
+    done
+    echo "$total"
+}
+
+# Fill target, render_node, kernels and override with the best supported card: discrete before integrated,
+# then most memory, then the kernel's order.
+choose_card() {
+    target='' render_node='' kernels='' override='' best=-1
+    nodes=$sys/class/kfd/kfd/topology/nodes
+    for number in $(ls "$nodes" 2>/dev/null | sort -n); do
+        version=$(property "$nodes/$number/properties" gfx_target_version)
+        [ "${version:-0}" -gt 0 ] || continue
+        name=$(target_name "$version")
+        node=$dev/dri/renderD$(property "$nodes/$number/properties" drm_render_minor)
+        found=$(support "$name")
+        if [ -z "$found" ]; then
+            say "skipped: $name, which ZLUDA does not support"
+            continue
+        elif [ ! -e "$node" ]; then
+            say "skipped: $name, since $node is missing"
+            continue
+        fi
+        rank=$(card_memory "$nodes/$number")
+        case $found in discrete*) rank=$((rank + (1 << 62))) ;; esac
+        if [ "$rank" -gt "$best" ]; then
+            best=$rank target=$name render_node=$node
+            read -r _ kernels override <<FOUND
+$found
+FOUND
+        fi
+    done
+}
+
+ensure_key() {
+    mkdir -p "$folder/secrets"
+    if [ ! -s "$key_file" ]; then
+        random=$(od -An -N32 -tx1 /dev/urandom | tr -d ' \n')
+        echo "zs-$random" >"$key_file.new"
+        mv "$key_file.new" "$key_file"
+    fi
+    # The container's user must read it; of 256 random bits the digest gives nothing away.
+    tr -d '\n' <"$key_file" | sha256sum | cut -d ' ' -f 1 >"$hashes_file.new"
+    chmod 0644 "$hashes_file.new"
+    mv "$hashes_file.new" "$hashes_file"
+}
+
+# The lines of the present .env that are not this script's.
+other_settings() {
+    [ -f "$env_file" ] || return 0
+    grep -vE '^(HOST_[A-Z_]+|ZLUDA_STACK_(GPU|KERNEL_TARGET|HSA_OVERRIDE|API_KEY_HASHES_FILE))=|^# Written by' \
+        "$env_file" || true
+}
+
+write_env() {
+    {
+        echo "# Written by compose/host-env.sh: what only this host knows. It holds no secret."
+        echo "ZLUDA_STACK_API_KEY_HASHES_FILE=./secrets/api_key_hashes"
+        if [ -n "$target" ]; then
+            echo "ZLUDA_STACK_GPU=$target"
+            echo "HOST_RENDER_NODE=$render_node"
+            echo "HOST_KFD_GID=$(stat -c %g "$dev/kfd")"
+            echo "HOST_RENDER_GID=$(stat -c %g "$render_node")"
+            [ -z "$kernels" ] || echo "ZLUDA_STACK_KERNEL_TARGET=$kernels"
+            [ -z "$override" ] || echo "ZLUDA_STACK_HSA_OVERRIDE=$override"
+        fi
+        other_settings
+    } >"$env_file.new"
+    mv "$env_file.new" "$env_file"
+}
+
+choose_card
+if [ -n "$target" ] && [ ! -e "$dev/kfd" ]; then
+    say "skipped: $target, since $dev/kfd is missing"
+    target=''
+fi
+ensure_key
+write_env
+say "wrote $env_file; the API key is in $key_file"
+if [ -n "$target" ]; then
+    say "card: $target at $render_node"
+    say "next: docker compose -f $folder/inference.yml up --build"
+else
+    say "no AMD card that ZLUDA supports is here, so inference.yml cannot run"
+    say "next: docker compose -f $folder/cpu.yml up --build"
+fi
