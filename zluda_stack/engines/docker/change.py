@@ -7,12 +7,12 @@ import shutil
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from zluda_stack import keys
 from zluda_stack.engines import ports
 from zluda_stack.engines.common import undisturbed
 from zluda_stack.engines.docker import build, compose, stack, waiting
 from zluda_stack.engines.docker.containers import Container
 from zluda_stack.engines.docker.mirror import holds, mirror, replace
+from zluda_stack.engines.docker.secrets import with_secret_files, write_secrets
 from zluda_stack.engines.docker.state import Mark, StackFolder, read_plan, write_mark
 from zluda_stack.errors import EngineFailure, HostProblem, Interrupted, StackError
 from zluda_stack.files import write_atomic
@@ -31,7 +31,7 @@ class Change:
         self._plan = plan
         self._folder = folder
         self._progress = progress
-        self._files = render_project(plan)
+        self._files = with_secret_files(render_project(plan), plan, folder)
         self._made = False
 
     def carry_out(self, client: DockerClient) -> None:
@@ -40,13 +40,18 @@ class Change:
         present = stack.read_own(client, folder)
         current = read_plan(folder)
         status = stack.status(client, folder, current, present)
-        if status.healthy and self._runs_already(current):
+        new_secrets = write_secrets(plan, folder)
+        if status.healthy and not new_secrets and self._runs_already(current):
             return
         if not _listens_there(present, current, plan):
             ports.require_free(plan.endpoint)
         mirror(self._files, folder.context)
         build.build(served_images(plan), folder.context, folder.root, self._progress)
         with self._undone_on_interrupt():
+            if (
+                new_secrets and present
+            ):  # a running container keeps the file that it was started with
+                compose.act(plan.name, folder, "stop")
             if status.healthy and current is not None:
                 self._replace(client, current, present)
             else:
@@ -91,7 +96,6 @@ class Change:
         folder, plan = self._folder, self._plan
         write_atomic(folder.plan, to_json(plan), mode=0o600)
         write_mark(folder, Mark(port=plan.endpoint.port))
-        keys.ensure_key(plan.name)
         mirror(self._files, folder.project)
 
     @contextlib.contextmanager

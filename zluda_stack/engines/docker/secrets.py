@@ -1,0 +1,53 @@
+"""What containers must know and nobody else: files that are mounted, never variables.
+
+They lie below the stack's folder, which only its owner may enter. The files themselves are
+readable by all, since a container's user is another one than this.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+from zluda_stack import keys
+from zluda_stack.engines.docker.state import StackFolder
+from zluda_stack.files import write_atomic
+from zluda_stack.plan.types import Plan
+from zluda_stack.render.environment import quote
+
+_KEY_HASHES = "api_key_hashes"
+
+
+def with_secret_files(files: dict[str, str], plan: Plan, folder: StackFolder) -> dict[str, str]:
+    """The rendered `files`, their .env told where the secrets of `plan` lie."""
+    lines = [
+        f"ZLUDA_STACK_{secret.upper()}_FILE={quote(str(folder.secrets / secret))}\n"
+        for secret in _secrets(plan)
+    ]
+    environment = "compose/.env"
+    return {**files, environment: files[environment] + "".join(lines)}
+
+
+def write_secrets(plan: Plan, folder: StackFolder) -> bool:
+    """Write the files; True when one of them is new or another than before."""
+    contents = {secret: _content(secret, plan.name) for secret in _secrets(plan)}
+    changed = [name for name, text in contents.items() if _read(folder, name) != text]
+    for name in changed:
+        write_atomic(folder.secrets / name, contents[name], mode=0o444)
+    return bool(changed)
+
+
+def _secrets(plan: Plan) -> list[str]:
+    return sorted({secret for service in plan.services for secret in service.secrets})
+
+
+def _content(secret: str, stack: str) -> str:
+    if secret != _KEY_HASHES:
+        raise KeyError(f"no service may ask for the secret {secret}")
+    return hashlib.sha256(keys.ensure_key(stack).encode()).hexdigest() + "\n"
+
+
+def _read(folder: StackFolder, name: str) -> str | None:
+    try:
+        return (folder.secrets / name).read_text()
+    except OSError:
+        return None
