@@ -85,6 +85,17 @@ def test_on_a_terminal_finished_steps_stay_and_a_repeated_step_is_one(
     assert text.count("✓ loading") == 1
 
 
+def test_on_a_terminal_a_sign_of_life_is_shown_while_the_step_runs_and_not_kept(
+    terminal: FakeTerminal,
+) -> None:
+    with output.progress(terminal) as progress:
+        progress.step("starting ... 5 s: compiling kernel 7")
+
+    text = shown_on(terminal)
+    assert "starting: compiling kernel 7" in text
+    assert "✓ starting\n" in text.replace("\r", "")
+
+
 def test_on_a_terminal_the_step_that_failed_is_marked(terminal: FakeTerminal) -> None:
     with pytest.raises(KeyboardInterrupt), output.progress(terminal) as progress:
         progress.step("downloading")

@@ -195,14 +195,18 @@ class LiveProgress:
     def step(self, text: str) -> None:
         """Leave the step before as a finished line and show this one as running.
 
-        A step that goes on may be told again with the time it took: "loading ... 10 s".
+        A step that goes on may be told again with the time it took, and with a sign of life:
+        "loading ... 10 s: reading tensors". The time is on display anyway.
         """
-        name = text.partition(" ... ")[0]
+        name, _, news = text.partition(" ... ")
+        sign = news.partition(": ")[2]
+        shown = f"{name}: {sign}" if sign else name
         if self._task is not None and name == self._text:
+            self._live.update(self._task, description=shown)
             return
         self._finish(mark="✓")
         self._text, self._size = name, ""
-        self._task = self._live.add_task(name, total=None, size="")
+        self._task = self._live.add_task(shown, total=None, size="")
 
     def bytes(self, done: int, total: int | None) -> None:
         """Move the bar of the running step."""
