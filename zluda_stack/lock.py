@@ -32,6 +32,9 @@ _REQUIREMENT = re.compile(r"[A-Za-z0-9_.-]+==[^\s;]+")
 _HASH = re.compile(r"--hash=sha256:([0-9a-f]{64})")
 
 
+_SECTIONS = {"file": "files", "git": "git", "image": "images", "package": "packages"}
+
+
 class Pin(Struct, frozen=True, kw_only=True, order=True):
     """One thing that is pinned.
 
@@ -73,7 +76,7 @@ def render_lock(found: Iterable[Pin]) -> str:
     """zluda-stack.lock: YAML, the same bytes for the same pins."""
     document: dict[str, object] = {"schema": 1}
     by_kind = itertools.groupby(found, key=lambda pin: pin.kind)
-    document |= {f"{kind}s": [_entry(pin) for pin in group] for kind, group in by_kind}
+    document |= {_SECTIONS[kind]: [_entry(pin) for pin in group] for kind, group in by_kind}
     return _HEADER + yaml.safe_dump(document, sort_keys=False, width=1000)
 
 

@@ -50,5 +50,5 @@ def test_the_summary_names_time_disk_and_memory() -> None:
     told = _cost(minutes=210, disk_gb=45).summary
 
     assert "3.5 h" in told
-    assert "45 GB of disk" in told
-    assert "8 GB of memory" in told
+    assert "45.0 GB of disk" in told
+    assert "8.0 GB of memory" in told

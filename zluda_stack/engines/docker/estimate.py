@@ -66,8 +66,8 @@ class BuildCost(Struct, frozen=True, kw_only=True):
     def summary(self) -> str:
         """Time, disk and memory in one line, for people."""
         return (
-            f"about {duration(self.minutes)} on two cores, {self.disk_gb:.0f} GB of disk and "
-            f"{self.memory_gb:.0f} GB of memory"
+            f"about {duration(self.minutes)} on two cores, {self.disk_gb:.1f} GB of disk and "
+            f"{self.memory_gb:.1f} GB of memory"
         )
 
 
