@@ -134,7 +134,8 @@ class Component(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A piece of software that an image or the embedded engine is made of.
 
     `pypi` names the package on the Python package index, with its version (name==version) when
-    images download it.
+    images download it. `terms` is where the terms are that the user must accept before anything of
+    it is downloaded; None when there are none beyond the licence.
     """
 
     name: str
@@ -144,6 +145,7 @@ class Component(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     git: GitSource | None = None
     pypi: str | None = None
     artifacts: tuple[Artifact, ...] = ()
+    terms: str | None = None
     provenance: Provenance
 
 

@@ -94,13 +94,21 @@ inline int report(const char *test, int exit_code, const std::string &detail, co
     return exit_code;
 }
 
+inline const char *why_none(cudaError_t found) {
+    switch (found) {
+    case cudaSuccess: return "the driver lists none";
+    // What libcudart also answers when there is no libcuda.so.1 at all.
+    case cudaErrorInsufficientDriver: return "no libcuda.so.1 is found, or it is older than libcudart";
+    default: return cudaGetErrorString(found);
+    }
+}
+
 // Runs `body` on the first device. It returns what it showed, and throws Failure when that is wrong.
 inline int run(const char *test, std::string (*body)()) {
     int devices = 0;
     const cudaError_t found = cudaGetDeviceCount(&devices);
     if (found != cudaSuccess || devices == 0) {
-        const char *reason = found == cudaSuccess ? "the driver lists none" : cudaGetErrorString(found);
-        return report(test, exit_no_device, std::string("no CUDA device: ") + reason, "");
+        return report(test, exit_no_device, std::string("no CUDA device: ") + why_none(found), "");
     }
     std::string device;
     try {
