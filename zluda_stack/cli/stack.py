@@ -225,10 +225,13 @@ def _print_ready(plan: Plan, *, untouched: bool) -> None:
 
 
 def _print_dry_run(plan: Plan, engine: Engine, *, as_json: bool) -> None:
-    """Print the exact commands of `up`, the download of the model first where it is needed."""
+    """Print the exact commands of `up`, the download of the model first where it is needed.
+
+    A container stack fetches its model in a container.
+    """
     from zluda_stack.models.store import Store
 
-    model = plan.model.catalogued
+    model = plan.model.catalogued if plan.engine == "embedded" else None
     pull = () if model is None else Store(paths.model_store()).pull_commands(model)
     commands = engine.commands(plan)
     if as_json:

@@ -54,8 +54,9 @@ def build(
         if log.exists():
             log.replace(logs.previous(log))
         progress.step(f"building the image {image.name}")
+        follower = logs.Follower(log, lines=0)  # before the log exists, so that it misses nothing
         with compose.running(command(image, project), log) as process:
-            output = _follow(image, process, log, progress)
+            output = _follow(image, process, follower, progress)
         if process.returncode != 0:
             raise _failure(image, output, log)
         written.append(log)
@@ -63,10 +64,12 @@ def build(
 
 
 def _follow(
-    image: ImagePlan, process: subprocess.Popen[bytes], log: Path, progress: Progress
+    image: ImagePlan,
+    process: subprocess.Popen[bytes],
+    follower: logs.Follower,
+    progress: Progress,
 ) -> BuildOutput:
     output = BuildOutput()
-    follower = logs.Follower(log, lines=0)
     began = told = time.monotonic()
     ended = False
     while not ended:
