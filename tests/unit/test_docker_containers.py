@@ -74,6 +74,7 @@ def test_a_signal_is_told_as_one() -> None:
     assert exit_status(137) == -9
     assert exit_status(3) == 3
     assert exit_status(0) == 0
+    assert exit_status(255) == 255
 
 
 def test_a_living_container_that_fails_its_check_is_ill_and_a_stopped_one_is_not() -> None:

@@ -48,11 +48,10 @@ class Change:
         mirror(self._files, folder.context)
         build.build(served_images(plan), folder.context, folder.root, self._progress)
         with self._undone_on_interrupt():
-            if (
-                new_secrets and present
-            ):  # a running container keeps the file that it was started with
+            if new_secrets and present:
+                # A running container keeps the file that it was started with.
                 compose.act(plan.name, folder, "stop")
-            if status.healthy and current is not None:
+            if status.healthy and current is not None and folder.project.is_dir():
                 self._replace(client, current, present)
             else:
                 self._start_anew(client, stuck=stack.is_stuck(status, present))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -154,7 +155,8 @@ def last_exit_code(client: DockerClient, container: Container) -> int:
 
 def exit_status(code: int) -> int:
     """The exit code of a container as an exit status; negative for a signal."""
-    return _SIGNALLED - code if code > _SIGNALLED else code
+    number = code - _SIGNALLED
+    return -number if number in {known.value for known in signal.Signals} else code
 
 
 def service_state(container: Container, *, changing: bool, answers: bool) -> State:
