@@ -50,7 +50,7 @@ def resolve(facts: HostFacts, configured: Configured, catalog: Catalog) -> Plan:
         unmet=choice.unmet
         + _engine_needs(facts, engine)
         + endpoint.unmet
-        + _terms(choice, settings),
+        + _terms(choice, settings, catalog),
     )
     return _in_containers(plan, settings, catalog) if in_docker else plan
 
@@ -88,15 +88,16 @@ def _headline(choice: Choice, engine: EngineName) -> str:
     return f"CPU only, {where}: {choice.because}."
 
 
-def _terms(choice: Choice, settings: Settings) -> tuple[Notice, ...]:
+def _terms(choice: Choice, settings: Settings, catalog: Catalog) -> tuple[Notice, ...]:
     """NVIDIA's toolkit is a part of the build, under terms that only the user can accept."""
     if choice.gpu is None or settings.accept_cuda_eula:
         return ()
+    where = catalog.components["cuda-toolkit"].terms
     return (
         Notice(
             code=TERMS,
             message="building for a GPU takes NVIDIA's CUDA toolkit, whose terms were not accepted",
-            hint="Read NVIDIA's licence of the CUDA toolkit, then add --accept-cuda-eula.",
+            hint=f"Read them ({where}), then add --accept-cuda-eula.",
         ),
     )
 

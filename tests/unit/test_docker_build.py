@@ -1,0 +1,206 @@
+"""`zluda-stack build`: what is refused, said and agreed to before anything is built."""
+
+from __future__ import annotations
+
+import io
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from docker.errors import ImageNotFound
+
+from tests.unit.command_line import CASES, NO_GPU, run, settle
+from tests.unit.planning import host, plan_for
+from zluda_stack.cli.build import agree
+from zluda_stack.engines.docker import build
+from zluda_stack.engines.docker.estimate import estimate
+from zluda_stack.errors import EngineFailure, ExitCode, HostProblem, UsageError
+from zluda_stack.plan.types import ImagePlan
+from zluda_stack.progress import Silent
+
+_RADEON = CASES / "radeon-rx-7900-xtx.json"
+
+
+class FakeEngine:
+    """A Docker Engine that has the images `present`, and stores them in the folder `storage`."""
+
+    def __init__(self, storage: str = "", present: tuple[str, ...] = ()) -> None:
+        self.api = SimpleNamespace(
+            base_url="http+docker://localhost", info=lambda: {"DockerRootDir": storage}
+        )
+        self.images = self
+        self._present = present
+
+    def get(self, tag: str) -> str:
+        if tag not in self._present:
+            raise ImageNotFound(f"no image {tag}")
+        return tag
+
+
+def _gpu_images() -> tuple[ImagePlan, ...]:
+    return plan_for(host("radeon-rx-7900-xtx"), accept_cuda_eula=True).images
+
+
+def _engine(**more: Any) -> Any:
+    return FakeEngine(**more)
+
+
+@pytest.fixture(autouse=True)
+def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settle(tmp_path, monkeypatch)
+
+
+def test_nvidias_terms_are_named_with_their_place_before_anything_is_built() -> None:
+    refused = run("build", "--host-facts", str(_RADEON), "--dry-run")
+
+    assert refused.code == ExitCode.REFUSED
+    assert "--accept-cuda-eula" in refused.err
+    assert "https://docs.nvidia.com/" in refused.err
+
+
+def test_a_stack_without_images_names_what_can_be_built() -> None:
+    refused = run("build", "--host-facts", str(NO_GPU))
+
+    assert refused.code == ExitCode.REFUSED
+    assert "--gpu gfx1100" in refused.err
+    assert "--engine docker --gpu none" in refused.err
+
+
+def test_a_machine_without_docker_is_told_so() -> None:
+    refused = run("build", "--host-facts", str(NO_GPU), "--engine", "docker", "--gpu", "none")
+
+    assert refused.code == ExitCode.HOST
+    assert "docker" in refused.err
+
+
+def test_an_unknown_image_is_answered_with_the_nearest() -> None:
+    refused = run("build", "endpiont", "--host-facts", str(_RADEON), "--accept-cuda-eula")
+
+    assert refused.code == ExitCode.USAGE
+    assert "Did you mean endpoint?" in refused.err
+
+
+def test_hours_need_a_yes_where_nobody_can_be_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO())
+
+    with pytest.raises(UsageError) as refused:
+        agree(_engine(), _gpu_images(), yes=False, show=False)
+
+    assert " h on two cores" in refused.value.message
+    assert "--yes" in refused.value.hint
+    assert agree(_engine(), _gpu_images(), yes=True, show=False).is_large
+
+
+def test_a_disk_that_is_too_small_is_refused_even_with_a_yes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=3_000_000_000))
+
+    with pytest.raises(HostProblem, match="3 GB free"):
+        agree(_engine(storage=str(tmp_path)), _gpu_images(), yes=True, show=False)
+
+
+def test_a_disk_in_a_virtual_machine_is_unknown_and_not_this_machines() -> None:
+    assert estimate(_engine(storage="/nonexistent/docker"), _gpu_images()).free_gb is None
+
+
+def test_an_image_that_is_there_costs_nothing_more() -> None:
+    images = _gpu_images()
+    whole = estimate(_engine(), images)
+    rest = estimate(_engine(present=tuple(image.tag for image in images)), images)
+
+    assert whole.minutes > 0
+    assert rest.minutes == 0
+    assert not rest.is_large
+
+
+def test_a_stage_that_two_images_share_is_counted_once() -> None:
+    images = _gpu_images()
+    cost = estimate(_engine(), images)
+    every = [stage.minutes for image in cost.images for stage in image.stages]
+
+    assert len(every) > len(set(cost.images[0].stages))
+    assert cost.minutes < sum(every)
+
+
+def test_every_estimate_says_whether_it_was_measured() -> None:
+    for image in estimate(_engine(), _gpu_images()).images:
+        for stage in image.stages:
+            assert stage.source == "unproven" or stage.source.startswith("measured on ")
+
+
+def _fake_docker(folder: Path, output: str, status: int) -> Path:
+    """A fake docker command that prints `output`, as buildx would, and exits with `status`."""
+    program = folder / "bin" / "docker"
+    program.parent.mkdir()
+    program.write_text(f"#!/bin/sh\ncat <<'EOF'\n{output}\nEOF\nexit {status}\n")
+    program.chmod(0o755)
+    return program.parent
+
+
+@pytest.mark.parametrize(
+    ("output", "problem", "hint"),
+    [
+        (
+            '#5 [build 1/1] RUN make\n#5 0.1 no space left on device\n#5 ERROR: process "make"',
+            "the disk filled up",
+            "docker buildx prune",
+        ),
+        (
+            "ERROR: docker: 'buildx' is not a docker command.",
+            "`docker buildx` does not work",
+            "buildx",
+        ),
+    ],
+)
+def test_what_the_host_lacks_is_told_as_such(
+    output: str, problem: str, hint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = _fake_docker(tmp_path, output, 1)
+    monkeypatch.setenv("PATH", str(folder), prepend=":")
+
+    with pytest.raises(HostProblem) as failed:
+        build.build(_gpu_images()[:1], tmp_path, tmp_path / "logs", Silent())
+
+    assert problem in failed.value.message
+    assert hint in failed.value.hint
+
+
+def test_a_failed_step_is_shown_with_its_last_lines_and_the_logs_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    output = "#5 [build 1/1] RUN make\n#5 0.1 one.c:1: error\n#5 ERROR: exit code: 2"
+    monkeypatch.setenv("PATH", str(_fake_docker(tmp_path, output, 1)), prepend=":")
+    image = _gpu_images()[0]
+
+    with pytest.raises(EngineFailure) as failed:
+        build.build([image], tmp_path, tmp_path / "logs", Silent())
+
+    assert f"the image {image.name} was not built at [build 1/1] RUN make" in failed.value.message
+    assert "one.c:1: error" in failed.value.message
+    log = tmp_path / "logs" / f"build-{image.name}.log"
+    assert str(log) in failed.value.hint
+    assert log.read_text().strip() == output
+
+
+def test_the_log_of_the_build_before_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    image = _gpu_images()[0]
+    log = tmp_path / f"build-{image.name}.log"
+    log.write_text("the build before\n")
+    monkeypatch.setenv("PATH", str(_fake_docker(tmp_path, "fine", 0)), prepend=":")
+
+    build.build([image], tmp_path, tmp_path, Silent())
+
+    assert log.read_text() == "fine\n"
+    assert (tmp_path / f"build-{image.name}.log.1").read_text() == "the build before\n"
+
+
+def test_importing_the_build_command_imports_no_docker() -> None:
+    script = "import sys, zluda_stack.cli.build; sys.exit('docker' in sys.modules)"
+
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
