@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from docker import DockerClient
 
-    from zluda_stack.engines.docker.estimate import BuildCost
+    from zluda_stack.engines.docker.estimate import BuildCost, ImageCost, StageCost
     from zluda_stack.engines.docker.state import StackFolder
     from zluda_stack.plan.types import ImagePlan, Plan
 
@@ -133,23 +133,26 @@ def _print_dry_run(
 
 
 def _print_cost(cost: BuildCost) -> None:
-    """Every image with its stages, and what the whole takes."""
+    """Every stage once, with the images that need it, and what the whole takes."""
     from zluda_stack.engines.docker.estimate import duration
 
+    needed_by: dict[StageCost, list[ImageCost]] = {}
+    for image in cost.images:
+        for stage in image.stages:
+            needed_by.setdefault(stage, []).append(image)
     rows = [
         (
-            image.image,
             f"{stage.part}: {stage.stage}",
-            "built before" if image.present else duration(stage.minutes),
+            ", ".join(image.image for image in images),
+            "built before" if all(image.present for image in images) else duration(stage.minutes),
             f"{stage.disk_gb:.1f} GB",
             f"{stage.memory_gb:.1f} GB",
             stage.source,
         )
-        for image in cost.images
-        for stage in image.stages
+        for stage, images in needed_by.items()
     ]
     if rows:
-        output.table(("image", "stage", "time", "disk", "memory", "how it is known"), rows)
+        output.table(("stage", "image", "time", "disk", "memory", "how it is known"), rows)
     free = "" if cost.free_gb is None else f"; {cost.storage} has {cost.free_gb:.0f} GB free"
     whole = f"A first build takes {cost.summary}{free}."
     output.say(whole if cost.minutes else "Every image was built before; only what changed is.")
