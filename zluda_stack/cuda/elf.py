@@ -9,22 +9,24 @@ from __future__ import annotations
 import mmap
 from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import islice
 from pathlib import Path
 from struct import Struct as Layout
 from struct import iter_unpack
-from typing import IO, cast
+from typing import IO, TypeVar, cast
 
 from elftools.elf.dynamic import DynamicSegment
 from elftools.elf.elffile import ELFFile
 from elftools.elf.gnuversions import GNUVerNeedSection
 from elftools.elf.sections import Section as ElfSection
 from elftools.elf.segments import InterpSegment
+from elftools.elf.segments import Segment as ElfSegment
 from msgspec import Struct
 
 from zluda_stack.errors import HostProblem, UsageError
 
 MAGIC = b"\x7fELF"
+
+_Segment = TypeVar("_Segment", bound=ElfSegment)
 
 # As `uname -m` spells them, where it knows them.
 _MACHINES = {
@@ -39,7 +41,12 @@ _UNDEFINED = 0
 _LOCAL = 0
 _NO_VERSION_INDEX = 1
 _VERSION_HIDDEN = 0x8000
-_SMALLEST_VERSION_RECORD = 16
+# By the width of the file: a symbol's fields, and which of them are binding and section.
+_SYMBOL = {64: ("IBBHQQ", 1, 3), 32: ("IIIBBH", 3, 5)}
+_SMALLEST_RECORD = 16
+# How often pyelftools may read a file over; headers, names and versions take far less than once.
+_MOST_READS = 4
+_READS_OF_ANY = 1 << 20
 # Symbol names may share their ends in the string table, but not more than this on average.
 _MOST_SHARING = 8
 _HINT = "Copy or download the file again; `readelf --all` shows what is left of it."
@@ -132,11 +139,12 @@ class _Reader:
     def __init__(self, path: Path, data: mmap.mmap) -> None:
         self.path = path
         self.data = data
-        self.file = ELFFile(cast("IO[bytes]", data))
+        self.file = ELFFile(cast("IO[bytes]", _Metered(path, data)))
         self.order = "<" if self.file.little_endian else ">"
+        self.sections = list(self.file.iter_sections())
+        self.segments = list(self.file.iter_segments())
 
     def elf(self) -> Elf:
-        sections = self._sections()
         dynamic = self._dynamic()
         imports, exports = self._symbols()
         return Elf(
@@ -151,57 +159,51 @@ class _Reader:
             runpath=_one(dynamic, "runpath"),
             imports=tuple(sorted(imports)),
             exports=tuple(sorted(exports)),
-            sections=tuple(sections),
+            sections=tuple(self._placed(section) for section in self.sections),
         )
 
-    def _sections(self) -> Iterator[Section]:
-        count, each = self.file.num_sections(), self.file["e_shentsize"]
-        if count and self.file["e_shoff"] + count * each > len(self.data):
-            raise damaged(self.path, "its section headers lie outside the file")
-        for section in self.file.iter_sections():
-            size = 0 if section["sh_type"] == "SHT_NOBITS" else section["sh_size"]
-            if section["sh_offset"] + size > len(self.data) and size:
-                raise damaged(self.path, f"its section {section.name!r} lies outside the file")
-            yield Section(section.name, section["sh_offset"], size)
+    def _placed(self, section: ElfSection) -> Section:
+        size = 0 if section["sh_type"] == "SHT_NOBITS" else section["sh_size"]
+        if size and section["sh_offset"] + size > len(self.data):
+            raise damaged(self.path, f"its section {section.name!r} lies outside the file")
+        return Section(section.name, section["sh_offset"], size)
 
     def _dynamic(self) -> dict[str, list[str]]:
         """The values of DT_NEEDED, DT_SONAME, DT_RPATH and DT_RUNPATH, by their short names."""
         found: dict[str, list[str]] = {}
-        for segment in self.file.iter_segments("PT_DYNAMIC"):
-            tags = segment.iter_tags() if isinstance(segment, DynamicSegment) else ()
-            for tag in tags:
-                for name in ("needed", "soname", "rpath", "runpath"):
-                    if hasattr(tag, name):
-                        found.setdefault(name, []).append(getattr(tag, name))
+        segment = self._segment(DynamicSegment)
+        for tag in () if segment is None else segment.iter_tags():
+            for name in ("needed", "soname", "rpath", "runpath"):
+                if hasattr(tag, name):
+                    found.setdefault(name, []).append(getattr(tag, name))
         return found
 
     def _interpreter(self) -> str | None:
-        for segment in self.file.iter_segments("PT_INTERP"):
-            if isinstance(segment, InterpSegment):
-                return segment.get_interp_name()
-        return None
+        segment = self._segment(InterpSegment)
+        return None if segment is None else segment.get_interp_name()
+
+    def _segment(self, kind: type[_Segment]) -> _Segment | None:
+        return next((found for found in self.segments if isinstance(found, kind)), None)
+
+    def _section(self, kind: str) -> ElfSection | None:
+        return next((found for found in self.sections if found["sh_type"] == kind), None)
 
     def _symbols(self) -> tuple[set[Import], set[str]]:
-        table = next(self.file.iter_sections("SHT_DYNSYM"), None)
+        table = self._section("SHT_DYNSYM")
         if table is None:
-            if any(self.file.iter_segments("PT_DYNAMIC")):
+            if self._segment(DynamicSegment) is not None:
                 raise damaged(self.path, "its section headers are gone, so its symbols are unknown")
             return set(), set()
-        layout = "IBBHQQ" if self.file.elfclass == 64 else "IIIBBH"
-        names = _Names(self.path, self._bytes(self.file.get_section(table["sh_link"])))
+        names = _Names(self.path, self._bytes(self.sections[table["sh_link"]]))
         libraries = self._libraries_by_version()
         versions = self._versions()
         imports, exports = set(), set()
+        layout, binding, section = _SYMBOL[self.file.elfclass]
         for number, record in enumerate(self._records(table, layout)):
-            offset, bind, section = (
-                (record[0], record[1] >> 4, record[3])
-                if self.file.elfclass == 64
-                else (record[0], record[3] >> 4, record[5])
-            )
-            name = names.at(offset)
-            if not name or bind == _LOCAL:
+            name = names.at(record[0])
+            if not name or record[binding] >> 4 == _LOCAL:
                 continue
-            if section != _UNDEFINED:
+            if record[section] != _UNDEFINED:
                 exports.add(name)
                 continue
             version = versions[number] & ~_VERSION_HIDDEN if number < len(versions) else 0
@@ -210,17 +212,16 @@ class _Reader:
 
     def _versions(self) -> list[int]:
         """For each dynamic symbol the index of its version; empty where none has one."""
-        table = next(self.file.iter_sections("SHT_GNU_versym"), None)
+        table = self._section("SHT_GNU_versym")
         return [] if table is None else [index for (index,) in self._records(table, "H")]
 
     def _libraries_by_version(self) -> dict[int, str]:
-        table = next(self.file.iter_sections("SHT_GNU_verneed"), None)
+        table = self._section("SHT_GNU_verneed")
         found: dict[int, str] = {}
         if not isinstance(table, GNUVerNeedSection):
             return found
-        most = table["sh_size"] // _SMALLEST_VERSION_RECORD
-        for need, versions in islice(table.iter_versions(), most):
-            for version in islice(versions, most):
+        for need, versions in table.iter_versions():
+            for version in versions:
                 if version["vna_other"] > _NO_VERSION_INDEX:
                     found[version["vna_other"]] = str(need.name)
         return found
@@ -232,6 +233,35 @@ class _Reader:
 
     def _bytes(self, section: ElfSection) -> bytes:
         return self.data[section["sh_offset"] : section["sh_offset"] + section["sh_size"]]
+
+
+class _Metered:
+    """A file for pyelftools that ends its reading where it can only be led in circles.
+
+    It follows counts and offsets of the file without limit; each read costs here at least what a
+    small record takes, so that the reads of any file are bounded by its size.
+    """
+
+    def __init__(self, path: Path, data: mmap.mmap) -> None:
+        self._path = path
+        self._data = data
+        self._left = _MOST_READS * len(data) + _READS_OF_ANY
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        # Beyond the end of a mapping is an error; beyond the end of a file, reads are empty.
+        base = (0, self._data.tell(), len(self._data))[whence]
+        self._data.seek(max(0, min(base + offset, len(self._data))))
+        return self.tell()
+
+    def tell(self) -> int:
+        return self._data.tell()
+
+    def read(self, size: int = -1) -> bytes:
+        raw = self._data.read(size)
+        self._left -= max(len(raw), _SMALLEST_RECORD)
+        if self._left < 0:
+            raise damaged(self._path, "its headers lead in circles")
+        return raw
 
 
 class _Names:
