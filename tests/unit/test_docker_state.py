@@ -8,6 +8,8 @@ import pytest
 
 from tests.unit.planning import host, plan_for
 from zluda_stack import paths
+from zluda_stack.engines.base import State
+from zluda_stack.engines.docker.engine import DockerEngine
 from zluda_stack.engines.docker.state import (
     Mark,
     StackFolder,
@@ -15,8 +17,10 @@ from zluda_stack.engines.docker.state import (
     running_stacks,
     write_mark,
 )
+from zluda_stack.errors import HostProblem
 from zluda_stack.host.probe import probe
 from zluda_stack.plan.types import to_json
+from zluda_stack.progress import Silent
 
 
 @pytest.fixture
@@ -44,6 +48,20 @@ def test_a_damaged_mark_is_no_stack_and_no_error(folder: StackFolder) -> None:
     folder.mark.write_bytes(b"\xff{not json")
 
     assert running_stacks(paths.stacks()) == ()
+
+
+def test_a_stack_that_was_taken_down_is_stopped_also_where_no_docker_answers(
+    folder: StackFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DOCKER_HOST", "unix:///nonexistent/docker.sock")
+    engine = DockerEngine()
+
+    assert engine.status("mine").state is State.STOPPED
+    assert not engine.down("mine", Silent())
+
+    write_mark(folder, Mark(port=18080))
+    with pytest.raises(HostProblem, match="does not answer"):
+        engine.status("mine")
 
 
 def test_an_embedded_stacks_plan_is_not_taken_for_a_container_stacks(folder: StackFolder) -> None:

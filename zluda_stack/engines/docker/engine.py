@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from zluda_stack import paths
-from zluda_stack.engines.base import StackStatus
+from zluda_stack.engines.base import StackStatus, State
 from zluda_stack.engines.common import alone, make_private
 from zluda_stack.engines.docker import build, compose, containers, stack
 from zluda_stack.engines.docker.change import Change, served_images
@@ -54,7 +54,7 @@ class DockerEngine:
         copy of the model, compiled kernels) goes too.
         """
         folder = StackFolder(paths.stack(name))
-        if not folder.root.is_dir():
+        if not folder.root.is_dir() or not (volumes or folder.mark.exists()):
             return False
         try:
             with alone(folder.root, progress), containers.connect() as client:
@@ -70,8 +70,13 @@ class DockerEngine:
             ) from None
 
     def status(self, name: str) -> StackStatus:
-        """What is true now: the containers' states, and one request to the endpoint."""
+        """What is true now: the containers' states, and one request to the endpoint.
+
+        A stack that was never started, or taken down, is stopped; that asks no Docker Engine.
+        """
         folder = StackFolder(paths.stack(name))
+        if not folder.mark.exists():
+            return StackStatus(name=name, engine=stack.ENGINE, state=State.STOPPED, healthy=False)
         with containers.connect() as client:
             return stack.status(client, folder, read_plan(folder), stack.read_own(client, folder))
 
