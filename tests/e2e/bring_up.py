@@ -1,11 +1,11 @@
-"""`bring_up.py PLAN.json`: `up` of the embedded engine in a process of its own."""
+"""`bring_up.py PLAN.json`: `up` of the plan's engine in a process of its own."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
 
-from zluda_stack.engines.embedded.engine import EmbeddedEngine
+from zluda_stack.engines import engine_for
 from zluda_stack.errors import StackError
 from zluda_stack.plan.types import from_json
 
@@ -23,7 +23,7 @@ class Printed:
 def main() -> None:
     plan = from_json(Path(sys.argv[1]).read_bytes())
     try:
-        EmbeddedEngine().up(plan, Printed())
+        engine_for(plan.engine).up(plan, Printed())
     except StackError as error:
         print(error.message, flush=True)
         sys.exit(error.exit_code)
