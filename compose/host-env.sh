@@ -13,9 +13,9 @@ folder=$(cd "$(dirname "$0")" && pwd)
 env_file=$folder/.env
 key_file=$folder/secrets/api_key
 hashes_file=$folder/secrets/api_key_hashes
-# Where the kernel shows its devices; the tests show others.
-sys=${HOST_ENV_SYS:-/sys}
-dev=${HOST_ENV_DEV:-/dev}
+# Where /sys and /dev of this host are; the tests have others.
+root=${HOST_ROOT:-}
+kfd=$root/dev/kfd
 umask 077
 
 say() { echo "$1" >&2; }
@@ -68,12 +68,12 @@ card_memory() {
 # then most memory, then the kernel's order.
 choose_card() {
     target='' render_node='' kernels='' override='' best=-1
-    nodes=$sys/class/kfd/kfd/topology/nodes
+    nodes=$root/sys/class/kfd/kfd/topology/nodes
     for number in $(ls "$nodes" 2>/dev/null | sort -n); do
         version=$(property "$nodes/$number/properties" gfx_target_version)
         [ "${version:-0}" -gt 0 ] || continue
         name=$(target_name "$version")
-        node=$dev/dri/renderD$(property "$nodes/$number/properties" drm_render_minor)
+        node=$root/dev/dri/renderD$(property "$nodes/$number/properties" drm_render_minor)
         found=$(support "$name")
         if [ -z "$found" ]; then
             say "skipped: $name, which ZLUDA does not support"
@@ -119,8 +119,9 @@ write_env() {
         echo "ZLUDA_STACK_API_KEY_HASHES_FILE=./secrets/api_key_hashes"
         if [ -n "$target" ]; then
             echo "ZLUDA_STACK_GPU=$target"
+            echo "HOST_KFD=$kfd"
+            echo "HOST_KFD_GID=$(stat -c %g "$kfd")"
             echo "HOST_RENDER_NODE=$render_node"
-            echo "HOST_KFD_GID=$(stat -c %g "$dev/kfd")"
             echo "HOST_RENDER_GID=$(stat -c %g "$render_node")"
             [ -z "$kernels" ] || echo "ZLUDA_STACK_KERNEL_TARGET=$kernels"
             [ -z "$override" ] || echo "ZLUDA_STACK_HSA_OVERRIDE=$override"
@@ -131,8 +132,8 @@ write_env() {
 }
 
 choose_card
-if [ -n "$target" ] && [ ! -e "$dev/kfd" ]; then
-    say "skipped: $target, since $dev/kfd is missing"
+if [ -n "$target" ] && [ ! -e "$kfd" ]; then
+    say "skipped: $target, since $kfd is missing"
     target=''
 fi
 ensure_key

@@ -130,14 +130,15 @@ def _server(catalog: Catalog, model: ModelPlan, build: str, tag: str) -> Service
 
 
 def _on_gpu(server: Service) -> Service:
-    node, groups = required("HOST_RENDER_NODE"), ("HOST_KFD_GID", "HOST_RENDER_GID")
+    kfd, node = optional("HOST_KFD", "/dev/kfd"), required("HOST_RENDER_NODE")
+    groups = ("HOST_KFD_GID", "HOST_RENDER_GID")
     # The image's entrypoint exports it only when it is not empty: an empty
     # HSA_OVERRIDE_GFX_VERSION hides every GPU (case C06).
     override = {"HSA_OVERRIDE": optional("ZLUDA_STACK_HSA_OVERRIDE")}
     return structs.replace(
         server,
         environment=server.environment | override,
-        devices=("/dev/kfd:/dev/kfd", f"{node}:/dev/dri/renderD128"),
+        devices=(f"{kfd}:/dev/kfd", f"{node}:/dev/dri/renderD128"),
         group_add=tuple(map(required, groups)),
         volumes=("zluda-cache:/cache",),
         health=_health(int(server.environment["PORT"]), start_period=_FIRST_START_S),

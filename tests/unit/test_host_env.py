@@ -1,0 +1,158 @@
+"""compose/host-env.sh finds the same card as the program, and keeps what is not its own."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import stat
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.unit.fake_host import CPU, RX_7900_XTX, FakeHost
+from zluda_stack.catalog.load import load
+from zluda_stack.catalog.schema import ZludaSupport
+from zluda_stack.host.kfd import gfx_name
+from zluda_stack.render.host_env import render_host_env
+
+GIB = 1 << 30
+SHELLS = [shell for shell in ("sh", "dash", "bash") if shutil.which(shell)]
+
+pytestmark = pytest.mark.skipif(
+    not Path("/proc/self").exists(), reason="the script is for Linux hosts"
+)
+
+
+class Project:
+    """A clone's compose folder, and the script run in it on a fake host."""
+
+    def __init__(self, folder: Path) -> None:
+        self.compose = folder / "clone/compose"
+        self.compose.mkdir(parents=True)
+        (self.compose / "host-env.sh").write_text(render_host_env(load()))
+        self.host = FakeHost(folder / "host")
+
+    def card(self, node: int, minor: int, version: int, gib: int = 16) -> None:
+        """Add a card with its render node."""
+        properties = RX_7900_XTX | {"gfx_target_version": version, "drm_render_minor": minor}
+        self.host.with_kfd().with_node(node, properties, vram_bytes=gib * GIB)
+        self.host.with_render_node(minor)
+
+    def run(self, shell: str = "sh") -> str:
+        """What the script says; it must succeed."""
+        done = subprocess.run(
+            [shell, str(self.compose / "host-env.sh")],
+            env=os.environ | {"HOST_ROOT": str(self.host.root)},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        return done.stderr
+
+    def env(self) -> dict[str, str]:
+        """The variables in .env."""
+        lines = (self.compose / ".env").read_text().splitlines()
+        return dict(line.split("=", 1) for line in lines if not line.startswith("#"))
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    return Project(tmp_path)
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_a_card_is_described_by_target_node_and_gids(project: Project, shell: str) -> None:
+    project.card(1, 128, 110000)
+    assert "card: gfx1100" in project.run(shell)
+    node, gid = project.host.root / "dev/dri/renderD128", str(os.getgid())
+    assert project.env() == {
+        "ZLUDA_STACK_API_KEY_HASHES_FILE": "./secrets/api_key_hashes",
+        "ZLUDA_STACK_GPU": "gfx1100",
+        "HOST_KFD": str(project.host.root / "dev/kfd"),
+        "HOST_KFD_GID": gid,
+        "HOST_RENDER_NODE": str(node),
+        "HOST_RENDER_GID": gid,
+    }
+
+
+def test_the_discrete_card_is_preferred_whatever_its_place_and_memory(project: Project) -> None:
+    project.host.with_node(0, CPU)
+    project.card(1, 128, 100306, gib=64)
+    project.card(2, 129, 120001, gib=16)
+    project.run()
+    assert project.env()["ZLUDA_STACK_GPU"] == "gfx1201"
+    assert project.env()["HOST_RENDER_NODE"].endswith("renderD129")
+
+
+def test_of_two_cards_the_larger_is_taken_and_of_equals_the_first(project: Project) -> None:
+    project.card(9, 128, 110002, gib=8)
+    project.card(10, 129, 110000, gib=24)
+    project.card(11, 130, 110000, gib=24)
+    project.run()
+    assert project.env()["HOST_RENDER_NODE"].endswith("renderD129")
+
+
+def test_a_target_without_kernels_gets_those_of_its_sibling(project: Project) -> None:
+    project.card(1, 128, 100301)
+    project.run()
+    assert project.env()["ZLUDA_STACK_KERNEL_TARGET"] == "gfx1030"
+    assert project.env()["ZLUDA_STACK_HSA_OVERRIDE"] == "10.3.0"
+
+
+def test_a_card_that_zluda_does_not_support_is_skipped_by_name(project: Project) -> None:
+    project.card(1, 128, 90402)
+    said = project.run()
+    assert "skipped: gfx942" in said
+    assert "cpu.yml" in said
+    assert "ZLUDA_STACK_GPU" not in project.env()
+
+
+@pytest.mark.parametrize("missing", ["dev/kfd", "dev/dri/renderD128"])
+def test_a_card_whose_device_node_is_missing_is_skipped(project: Project, missing: str) -> None:
+    project.card(1, 128, 110000)
+    (project.host.root / missing).unlink()
+    assert missing in project.run()
+    assert "HOST_KFD" not in project.env()
+
+
+def test_the_script_names_every_target_as_the_program_does() -> None:
+    supported = [gpu for gpu in load().gpus.values() if gpu.zluda is ZludaSupport.YES]
+    script = render_host_env(load())
+    assert [gpu.target for gpu in supported if f"    {gpu.target}) " not in script] == []
+    assert gfx_name(90010) == "gfx90a"
+    assert "printf 'gfx%d%x%x'" in script
+
+
+def test_the_key_is_made_once_and_only_its_owner_can_read_it(project: Project) -> None:
+    project.run()
+    secret, hashes = (project.compose / "secrets" / name for name in ("api_key", "api_key_hashes"))
+    key = secret.read_text().strip()
+    assert key.startswith("zs-")
+    assert len(key) == len("zs-") + 64
+    assert hashes.read_text().strip() == hashlib.sha256(key.encode()).hexdigest()
+    assert stat.S_IMODE(secret.stat().st_mode) == 0o600
+    assert stat.S_IMODE(hashes.stat().st_mode) == 0o644
+    project.run()
+    assert secret.read_text().strip() == key
+
+
+def test_what_the_user_wrote_stays_and_what_the_host_lost_goes(project: Project) -> None:
+    project.card(1, 128, 100301)
+    project.run()
+    with (project.compose / ".env").open("a") as env:
+        env.write("ZLUDA_STACK_PORT=9000\nZLUDA_STACK_ACCEPT_CUDA_EULA=yes\n")
+    shutil.rmtree(project.host.root)
+    project.run()
+    assert project.env() == {
+        "ZLUDA_STACK_API_KEY_HASHES_FILE": "./secrets/api_key_hashes",
+        "ZLUDA_STACK_PORT": "9000",
+        "ZLUDA_STACK_ACCEPT_CUDA_EULA": "yes",
+    }
+
+
+def test_the_key_is_not_in_env_nor_said(project: Project) -> None:
+    said = project.run()
+    key = (project.compose / "secrets/api_key").read_text().strip()
+    assert key not in said + (project.compose / ".env").read_text()

@@ -1,0 +1,176 @@
+"""The scripts that run inside the images, on real files, programs and connections."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from threading import Thread
+
+import pytest
+
+from zluda_stack import paths
+
+pytestmark = pytest.mark.skipif(
+    not Path("/proc/self").exists(), reason="the scripts run in a Linux image"
+)
+
+
+def script(name: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [str(paths.images() / name), *arguments],
+        env={"PATH": os.environ["PATH"], **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=30,
+    )
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    """A store with one model, as models/store.py keeps it."""
+    sha256 = "ab" * 32
+    (tmp_path / "names").mkdir()
+    (tmp_path / "blobs").mkdir()
+    (tmp_path / "blobs" / f"sha256-{sha256}").write_bytes(b"GGUF")
+    record = f'{{"sha256":"{sha256}","size":4,"source":"a test"}}'
+    (tmp_path / "names/coder.json").write_text(record)
+    return tmp_path
+
+
+def find_model(**environment: str) -> subprocess.CompletedProcess[str]:
+    return script("_scripts/find-model", **environment)
+
+
+def test_a_model_of_the_store_is_found_by_its_name(store: Path) -> None:
+    told = find_model(MODEL="coder", MODEL_STORE=str(store))
+    assert told.stdout.strip() == str(store / "blobs" / f"sha256-{'ab' * 32}")
+
+
+def test_a_file_of_the_users_comes_first(store: Path) -> None:
+    own = store / "own.gguf"
+    own.write_bytes(b"GGUF")
+    told = find_model(MODEL="coder", MODEL_FILE=str(own), MODEL_STORE=str(store))
+    assert told.stdout.strip() == str(own)
+
+
+def test_what_is_missing_of_a_model_is_named(store: Path) -> None:
+    absent = find_model(MODEL="other", MODEL_STORE=str(store))
+    assert "the model other is not in the store" in absent.stderr
+    next((store / "blobs").iterdir()).unlink()
+    half = find_model(MODEL="coder", MODEL_STORE=str(store))
+    assert "the model coder is incomplete" in half.stderr
+    file = find_model(MODEL_FILE=str(store / "gone.gguf"))
+    assert "gone.gguf is missing" in file.stderr
+    unnamed = find_model(MODEL_STORE=str(store))
+    assert "no model was named" in unnamed.stderr
+    assert {told.returncode for told in (absent, half, file, unnamed)} == {1}
+
+
+class FakeServer(BaseHTTPRequestHandler):
+    """Answers /health with the status in the server's attribute."""
+
+    def do_GET(self) -> None:
+        self.send_response(getattr(self.server, "answers") if self.path == "/health" else 404)  # noqa: B009
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def server() -> Iterator[HTTPServer]:
+    made = HTTPServer(("127.0.0.1", 0), FakeServer)
+    thread = Thread(target=made.serve_forever)
+    thread.start()
+    yield made
+    made.shutdown()
+    thread.join()
+    made.server_close()
+
+
+@pytest.mark.parametrize(("status", "healthy"), [(200, True), (503, False), (401, False)])
+def test_only_an_answer_of_200_is_healthy(
+    server: HTTPServer, status: int, *, healthy: bool
+) -> None:
+    server.answers = status  # type: ignore[attr-defined]
+    told = script("_scripts/is-healthy", str(server.server_port))
+    assert (told.returncode == 0) is healthy
+
+
+def test_a_port_without_a_server_is_not_healthy(server: HTTPServer) -> None:
+    port = server.server_port
+    server.shutdown()
+    server.server_close()
+    assert script("_scripts/is-healthy", str(port)).returncode != 0
+
+
+@pytest.fixture
+def libraries(tmp_path: Path) -> Path:
+    """A library folder with kernels as rocBLAS 6.4 and hipBLASLt name them."""
+    names = (
+        "rocblas/library/TensileLibrary_lazy_gfx1100.dat",
+        "rocblas/library/TensileLibrary_Type_SS_Contraction_gfx1100.co",
+        "rocblas/library/Kernels.so-000-gfx1100.hsaco",
+        "rocblas/library/Kernels.so-000-gfx110.hsaco",
+        "rocblas/library/Kernels.so-000-gfx90a-xnack+.hsaco",
+        "rocblas/library/TensileManifest.txt",
+        "hipblaslt/library/extop_gfx1100.co",
+        "hipblaslt/library/extop_gfx942.co",
+        "unrelated/notes-gfx906.txt",
+    )
+    for name in names:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("")
+    return tmp_path
+
+
+def test_only_kernels_of_the_target_and_files_of_no_target_are_kept(libraries: Path) -> None:
+    told = script("inference/keep-kernels", str(libraries), "gfx1100")
+    assert told.returncode == 0, told.stderr
+    left = {str(path.relative_to(libraries)) for path in libraries.rglob("*") if path.is_file()}
+    assert left == {
+        "rocblas/library/TensileLibrary_lazy_gfx1100.dat",
+        "rocblas/library/TensileLibrary_Type_SS_Contraction_gfx1100.co",
+        "rocblas/library/Kernels.so-000-gfx1100.hsaco",
+        "rocblas/library/TensileManifest.txt",
+        "hipblaslt/library/extop_gfx1100.co",
+        "unrelated/notes-gfx906.txt",
+    }
+    assert "kept 3 files of rocBLAS" in told.stdout
+
+
+@pytest.mark.parametrize("target", ["gfx942", "gfx1103", "gfx11"])
+def test_a_target_for_which_rocblas_has_no_kernel_stops_the_build(
+    libraries: Path, target: str
+) -> None:
+    told = script("inference/keep-kernels", str(libraries), target)
+    assert told.returncode == 1
+    assert f"no kernels for {target}" in told.stderr
+
+
+@pytest.mark.parametrize("target", ["", "RX 7900", "gfx1100*"])
+def test_what_is_no_target_removes_nothing(libraries: Path, target: str) -> None:
+    before = sorted(libraries.rglob("*"))
+    told = script("inference/keep-kernels", str(libraries), target)
+    assert told.returncode == 1
+    assert "must be a gfx target" in told.stderr
+    assert sorted(libraries.rglob("*")) == before
+
+
+def test_a_library_gets_its_unversioned_name_from_the_newest(tmp_path: Path) -> None:
+    for name in ("libamdhip64.so.6", "libamdhip64.so.10", "librocblas.so.4", "librocblas.so"):
+        (tmp_path / name).write_text(name)
+    told = script("inference/link-libraries", str(tmp_path), "libamdhip64", "librocblas")
+    assert told.returncode == 0, told.stderr
+    assert (tmp_path / "libamdhip64.so").read_text() == "libamdhip64.so.10"
+    assert not (tmp_path / "librocblas.so").is_symlink()
+
+
+def test_a_library_that_is_not_there_at_all_is_named(tmp_path: Path) -> None:
+    told = script("inference/link-libraries", str(tmp_path), "librocblas")
+    assert told.returncode == 1
+    assert "has no librocblas.so.*" in told.stderr
