@@ -204,3 +204,13 @@ def test_importing_the_build_command_imports_no_docker() -> None:
     script = "import sys, zluda_stack.cli.build; sys.exit('docker' in sys.modules)"
 
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
+
+
+def test_a_gpu_stack_says_that_nobody_has_proven_it_and_a_cpu_stack_does_not() -> None:
+    facts = host("radeon-rx-7900-xtx")
+
+    def codes(**flags: Any) -> set[str]:
+        return {notice.code for notice in plan_for(facts, **flags).warnings}
+
+    assert "unproven" in codes(accept_cuda_eula=True)
+    assert "unproven" not in codes(engine="docker", gpu="none")

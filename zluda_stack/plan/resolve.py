@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from msgspec import structs
 
-from zluda_stack.catalog.schema import Catalog
+from zluda_stack.catalog.schema import Catalog, Evidence
 from zluda_stack.errors import HostProblem, PlanRefused
 from zluda_stack.host.facts import HostFacts
 from zluda_stack.plan import containers
@@ -46,7 +46,10 @@ def resolve(facts: HostFacts, configured: Configured, catalog: Catalog) -> Plan:
         client=None if settings.client == "none" else settings.client,
         threads=settings.threads,
         decisions=(*_decisions(configured, choice, engine, model), endpoint.decision),
-        warnings=choice.warnings + endpoint.warnings + _client_notices(catalog, configured, model),
+        warnings=choice.warnings
+        + _unproven(choice, catalog)
+        + endpoint.warnings
+        + _client_notices(catalog, configured, model),
         unmet=choice.unmet
         + _engine_needs(facts, engine)
         + endpoint.unmet
@@ -86,6 +89,21 @@ def _headline(choice: Choice, engine: EngineName) -> str:
         return f"GPU {describe(choice.gpu)} through ZLUDA in Docker: {choice.because}."
     where = "in Docker" if engine == "docker" else "with the embedded engine"
     return f"CPU only, {where}: {choice.because}."
+
+
+def _unproven(choice: Choice, catalog: Catalog) -> tuple[Notice, ...]:
+    """What runs on a GPU was put together by this project; how well that is proven is said."""
+    combination = catalog.combinations[catalog.defaults.combination]
+    known = combination.provenance
+    if choice.gpu is None or known.evidence is not Evidence.UNPROVEN:
+        return ()
+    return (
+        Notice(
+            code="unproven",
+            message=f"no one has shown that this combination works on your card. {known.note}",
+            hint=f"`zluda-stack explain {combination.name}` says what is known of it.",
+        ),
+    )
 
 
 def _terms(choice: Choice, settings: Settings, catalog: Catalog) -> tuple[Notice, ...]:
