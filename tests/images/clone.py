@@ -22,6 +22,7 @@ class Clone:
     """The project's files in `folder`, one of its compose files, and a project name of its own."""
 
     def __init__(self, folder: Path, stack: str) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
         self.port = free_port()
         self.project = f"zluda-stack-test-{secrets.token_hex(4)}"

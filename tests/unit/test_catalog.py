@@ -116,7 +116,12 @@ def test_the_default_context_ceiling_lets_every_client_work(catalog: Catalog) ->
         ("combinations", "- gfx1010", "- gfx1999", "gfx1999"),
         ("combinations", "rocm-ubuntu-22.04", "rocm-9", "combinations.zluda-llama.cpp.variant"),
         ("variants", "ubuntu-22.04:7.2.1", "ubuntu-22.04:9.9", "rocm-ubuntu-22.04.development"),
-        ("variants", "      server: [ca-certificates, libgomp1]\n", "", "rocm-ubuntu-22.04.packages"),
+        (
+            "variants",
+            "      server: [ca-certificates, libgomp1]\n",
+            "",
+            "rocm-ubuntu-22.04.packages",
+        ),
         ("defaults", "variant: rocm", "variant: roc", "defaults.variant"),
         ("defaults", "model: smollm2-135m", "model: gpt-9", "defaults.model"),
         ("defaults", "port: 8080", "port: '8080'", "defaults.port"),

@@ -136,6 +136,7 @@ def test_docker_compose_accepts_it(tmp_path: Path) -> None:
     path.write_text(render_compose(plan(FETCH, SERVER, images=(image(),))))
     (tmp_path / ".env").write_text(
         "MODEL=m\nHOST_RENDER_NODE=/dev/dri/renderD128\nHOST_KFD_GID=1\n"
+        "ZLUDA_STACK_API_KEY_FILE=./key\n"
     )
     told = subprocess.run(
         [*command, "-f", str(path), "config"], capture_output=True, text=True, check=False

@@ -5,7 +5,7 @@ Their values are in `Plan.host_environment`; compose/host-env.sh finds them with
 
 from __future__ import annotations
 
-_WRITTEN_BY = "run compose/host-env.sh, which finds it out and writes it to compose/.env"
+_WRITTEN_BY = "run compose/host-env.sh on this host, which writes it to compose/.env"
 
 
 def required(name: str) -> str:
