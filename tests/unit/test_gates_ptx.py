@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from pathlib import Path
 
@@ -12,6 +13,9 @@ from tests.unit.cuda_toolkit import Toolkit
 from zluda_stack.errors import HostProblem, StackError, UsageError
 from zluda_stack.gates import ptx
 from zluda_stack.gates.verdict import Finding, Verdict
+
+needs_gcc = pytest.mark.skipif(shutil.which("gcc") is None, reason="fake-zoc needs gcc")
+pytestmark = needs_gcc
 
 FAKE_ZOC = (sys.executable, str(Path(__file__).parent / "fakes" / "fake-zoc"))
 
@@ -62,7 +66,7 @@ def test_a_module_that_does_not_compile_is_named_with_its_kernel_and_the_first_e
     bad = tmp_path / "attention.ptx"
     bad.write_bytes(module("attention", "wmma.load.a.sync.aligned {%r1}, [%rd1]; ret;"))
     verdict = run([*write(tmp_path, "good"), bad])
-    assert verdict.reason == "1 of 2 modules do not compile for gfx1100, the budget is 0"
+    assert verdict.reason == "1 of 2 modules do not fully compile for gfx1100, the budget is 0"
     assert verdict.findings == (
         Finding(
             "attention.ptx (attention)",
@@ -80,6 +84,7 @@ def test_a_module_that_does_not_compile_is_named_with_its_kernel_and_the_first_e
         ),
         ("crashes", "the compiler was ended by SIGSEGV"),
         ("hangs", "is not compiled within 1 s"),
+        ("aborts", "LLVM ERROR: unsupported library call operation"),
         ("leaves_nothing", "the compiler left no code for the card"),
     ],
 )
@@ -87,6 +92,20 @@ def test_each_way_to_fail_is_told(tmp_path: Path, kernel: str, problem: str) -> 
     verdict = run(write(tmp_path, kernel), seconds=1)
     assert [found.problem for found in verdict.findings] == [problem]
     assert verdict.reason is not None
+
+
+def test_a_broken_output_is_told(tmp_path: Path) -> None:
+    (found,) = run(write(tmp_path, "leaves_rubbish")).findings
+    assert found.problem.startswith("the compiler left a broken file: ")
+
+
+def test_a_kernel_that_the_compiler_leaves_out_fails_its_module(tmp_path: Path) -> None:
+    text = module("add") + b".entry attention() { wmma.mma.sync a; ret; }\n"
+    (tmp_path / "two.ptx").write_bytes(text)
+    verdict = run([tmp_path / "two.ptx"], compiler=(*FAKE_ZOC, "--ignore-errors"))
+    assert verdict.reason is not None
+    (found,) = verdict.findings
+    assert found.problem == "1 of 2 kernels left out: attention"
 
 
 def test_the_budget_lets_failures_pass_and_asks_to_be_lowered(tmp_path: Path) -> None:
@@ -129,7 +148,7 @@ def test_a_program_without_ptx_does_not_pass(tmp_path: Path) -> None:
 
 
 def test_many_kernels_are_shortened_in_the_table(tmp_path: Path) -> None:
-    text = module("panics") + b"".join(b".entry k%d() { ret; }" % n for n in range(9))
+    text = module("panics") + b"".join(b".entry k%d() { ret; }\n" % n for n in range(9))
     (tmp_path / "many.ptx").write_bytes(text)
     (found,) = run([tmp_path / "many.ptx"]).findings
     assert found.subject == "many.ptx (panics, k0, k1 and 7 more)"

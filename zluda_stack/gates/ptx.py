@@ -15,9 +15,11 @@ from msgspec import Struct
 from zluda_stack.cuda import elf, fatbin, ptx
 from zluda_stack.cuda.fatbin import CodeKind, Entry
 from zluda_stack.errors import HostProblem, StackError, UsageError
-from zluda_stack.gates.verdict import Finding, Verdict
+from zluda_stack.gates.verdict import Finding, Verdict, counted
 
 _MACHINE = "AMDGPU"
+# The symbol of a kernel's descriptor ends so (LLVM, AMDGPUUsage, "Kernel Descriptor").
+_DESCRIPTOR = ".kd"
 _LONGEST_LINE = 160
 _MOST_KERNELS = 3
 _SAID_EVERY = 20
@@ -76,8 +78,9 @@ def check(
     """Compile every PTX module in `files` for `target`; up to `budget` of them may fail.
 
     `compiler` is called as ZLUDA's `zoc`: COMPILER FILE --arch TARGET --output-dir FOLDER, in
-    `jobs` processes at once, `seconds` each. A module counts as compiled when it ends with
-    status 0 and leaves an ELF file for AMD's cards.
+    `jobs` processes at once, `seconds` each. A module counts as compiled when that ends with
+    status 0 and leaves an ELF file for AMD's cards that holds every kernel of the module: with
+    --ignore-errors, as ZLUDA compiles at run time, a kernel that it cannot parse is left out.
     """
     work = list(_jobs(modules(files)))
     with ThreadPoolExecutor(max_workers=jobs) as pool:
@@ -106,7 +109,7 @@ def _verdict(work: Sequence[_Job], *, target: str, budget: int) -> Verdict:
     summary = f"{total - failed} of {total} modules compile for {target}"
     reason = None
     if failed > budget:
-        reason = f"{failed} of {total} modules do not compile for {target}"
+        reason = f"{failed} of {total} modules do not fully compile for {target}"
         reason += f", the budget is {budget}"
     elif failed < budget:
         summary += f"; lower the budget from {budget} to {failed}"
@@ -178,7 +181,22 @@ def _problem(job: _Job, compiler: Sequence[str], target: str, seconds: int) -> s
             ) from error
         if done.returncode != 0:
             return _first_error(done)
-        return None if _has_code(output) else "the compiler left no code for the card"
+        return _left_out(output, job.kernels)
+
+
+def _left_out(folder: Path, kernels: Sequence[str]) -> str | None:
+    """What is missing in the compiler's output, if anything."""
+    try:
+        code = [elf.read(path) for path in folder.glob("*.elf")]
+    except StackError as error:
+        return f"the compiler left a broken file: {error.message}"
+    compiled = {name for file in code if file.machine == _MACHINE for name in file.exports}
+    missing = [kernel for kernel in kernels if f"{kernel}{_DESCRIPTOR}" not in compiled]
+    if not any(file.machine == _MACHINE for file in code):
+        return "the compiler left no code for the card"
+    if missing:
+        return f"{len(missing)} of {counted(len(kernels), 'kernel')} left out: {_some(missing)}"
+    return None
 
 
 def _first_error(done: subprocess.CompletedProcess[str]) -> str:
@@ -186,25 +204,16 @@ def _first_error(done: subprocess.CompletedProcess[str]) -> str:
 
     A panic of Rust names its place first and its cause in the next line.
     """
-    if done.returncode < 0:
-        return f"the compiler was ended by {signal.Signals(-done.returncode).name}"
     lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
     for number, line in enumerate(lines):
         if "panicked at" in line:
             return _shortened(" ".join(lines[number : number + 2]))
         if "error" in line.lower():
             return _shortened(line)
+    if done.returncode < 0:
+        return f"the compiler was ended by {signal.Signals(-done.returncode).name}"
     return _shortened(lines[0]) if lines else f"the compiler ended with status {done.returncode}"
 
 
 def _shortened(line: str) -> str:
     return line if len(line) <= _LONGEST_LINE else line[: _LONGEST_LINE - 3] + "..."
-
-
-def _has_code(folder: Path) -> bool:
-    for path in folder.glob("*.elf"):
-        try:
-            return elf.read(path).machine == _MACHINE
-        except StackError:
-            return False
-    return False
