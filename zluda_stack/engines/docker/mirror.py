@@ -20,7 +20,7 @@ def mirror(files: dict[str, str], folder: Path) -> None:
     }
     try:
         for path in sorted(folder.rglob("*"), reverse=True):
-            if path not in kept and path.parent != folder:
+            if path not in kept and path.parent != folder:  # at the top lies the writer's record
                 path.rmdir() if path.is_dir() and not path.is_symlink() else path.unlink()
     except OSError as error:
         raise HostProblem(
