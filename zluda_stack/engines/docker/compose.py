@@ -33,9 +33,12 @@ def compose_file(project: Path) -> Path | None:
 
 def command(stack: str, file: Path | None, *arguments: str) -> tuple[str, ...]:
     """`docker compose` on this stack; without `file`, Compose knows it by its labels only."""
-    of_file = () if file is None else ("--file", str(file))
     name = ("--project-name", project_name(stack))
-    return ("docker", "compose", *name, *of_file, "--ansi", "never", *arguments)
+    own: tuple[str, ...] = ()
+    if file is not None:
+        # Named, so that no other .env is meant, whatever folder the user is in.
+        own = ("--file", str(file), "--env-file", str(file.with_name(".env")))
+    return ("docker", "compose", *name, *own, "--ansi", "never", *arguments)
 
 
 def up(stack: str, file: Path) -> tuple[str, ...]:
