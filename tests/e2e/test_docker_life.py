@@ -9,11 +9,13 @@ import socket
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from tests.docker_engine import docker
 from tests.e2e.conftest import eventually, own_xdg_folders
 from tests.e2e.small_stack import SmallStack
+from zluda_stack.engines import require_same_engine
 from zluda_stack.engines.base import State
 from zluda_stack.errors import EngineFailure, ExitCode, HostProblem, UsageError
 from zluda_stack.host.probe import probe
@@ -228,6 +230,17 @@ def test_containers_of_another_users_stack_are_left_alone(
         assert stack.status().state is State.STOPPED
 
     assert stack.status().healthy
+
+
+def test_a_stack_of_one_engine_is_not_started_over_by_another(stack: SmallStack) -> None:
+    stack.up()
+    embedded = msgspec.structs.replace(stack.plan(), engine="embedded")
+
+    with pytest.raises(HostProblem, match="runs with the docker engine"):
+        require_same_engine(embedded)
+
+    stack.down()
+    require_same_engine(embedded)
 
 
 def test_logs_name_their_service_and_end_when_they_are_not_followed(stack: SmallStack) -> None:

@@ -40,12 +40,12 @@ def start(client: DockerClient, plan: Plan, folder: StackFolder, progress: Progr
             f"nothing is rendered in {folder.project}", "`zluda-stack up` renders it again."
         )
     before = containers.read(client, compose.project_name(plan.name))
-    watch = _Watch(client, plan, _Failures(before))
+    watch = _Watch(client, plan, Failures(before))
     with compose.running(compose.up(plan.name, file), folder.compose_log) as process:
         watch.until_it_answers(process, folder.compose_log, progress)
 
 
-class _Failures:
+class Failures:
     """Tells a container that failed from one that `before` shows, or that Compose replaces."""
 
     def __init__(self, before: tuple[Container, ...]) -> None:
@@ -72,7 +72,7 @@ class _Failures:
 class _Watch:
     """Looks at the containers of one stack while they start."""
 
-    def __init__(self, client: DockerClient, plan: Plan, failures: _Failures) -> None:
+    def __init__(self, client: DockerClient, plan: Plan, failures: Failures) -> None:
         self._client = client
         self._plan = plan
         self._failures = failures

@@ -1,0 +1,66 @@
+"""What containers are given to know: hashes of the key, where only the owner's folder holds it."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from tests.unit import plans
+from zluda_stack import keys, paths
+from zluda_stack.engines.docker.secrets import with_secret_files, write_secrets
+from zluda_stack.engines.docker.state import StackFolder
+from zluda_stack.gateway.auth import Keys
+from zluda_stack.plan.types import Plan
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StackFolder:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    return StackFolder(paths.stack("default"))
+
+
+def _plan() -> Plan:
+    return plans.plan(msgspec.structs.replace(plans.SERVER, secrets=("api_key_hashes",)))
+
+
+def test_the_endpoint_accepts_the_key_by_the_file_that_it_is_given(folder: StackFolder) -> None:
+    write_secrets(_plan(), folder)
+
+    key = keys.read_key("default")
+    assert key is not None
+    accepted = Keys.from_hashes(folder.secrets / "api_key_hashes")
+    assert accepted.accept([(b"x-api-key", key.encode())])
+    assert not accepted.accept([(b"x-api-key", b"zs-another")])
+
+
+def test_the_file_holds_no_key_and_any_user_of_a_container_can_read_it(
+    folder: StackFolder,
+) -> None:
+    write_secrets(_plan(), folder)
+
+    file = folder.secrets / "api_key_hashes"
+    assert (keys.read_key("default") or "-") not in file.read_text()
+    assert file.stat().st_mode & 0o777 == 0o444
+
+
+def test_only_another_key_counts_as_a_change(folder: StackFolder) -> None:
+    assert write_secrets(_plan(), folder)
+    assert not write_secrets(_plan(), folder)
+
+    keys.key_file("default").unlink()
+    assert write_secrets(_plan(), folder)
+    key = keys.read_key("default") or ""
+    told = (folder.secrets / "api_key_hashes").read_text().strip()
+    assert told == hashlib.sha256(key.encode()).hexdigest()
+
+
+def test_the_rendered_env_says_where_the_file_is(folder: StackFolder) -> None:
+    files = with_secret_files({"compose/.env": "A=1\n", "x": "y"}, _plan(), folder)
+
+    assert files["x"] == "y"
+    assert files["compose/.env"] == (
+        f"A=1\nZLUDA_STACK_API_KEY_HASHES_FILE={folder.secrets / 'api_key_hashes'}\n"
+    )
