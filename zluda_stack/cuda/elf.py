@@ -120,8 +120,10 @@ def damaged(path: Path | str, problem: str) -> UsageError:
 def mapped(path: Path) -> Iterator[mmap.mmap]:
     """The bytes of the file at `path`, without reading them all.
 
-    Raises HostProblem when it cannot be read, UsageError when there is nothing in it.
+    Raises HostProblem when it cannot be read, UsageError when it is no file or an empty one.
     """
+    if path.exists() and not path.is_file():
+        raise UsageError(f"{path} is not a regular file", "Name a program or a shared library.")
     try:
         with path.open("rb") as handle, mmap.mmap(handle.fileno(), 0, prot=mmap.PROT_READ) as data:
             yield data

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from enum import Enum
 from pathlib import Path
 from struct import Struct as Layout
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
 
@@ -33,9 +33,7 @@ SECTIONS = (".nv_fatbin", "__nv_relfatbin")
 
 _CONTAINER = Layout("<4sHHQ")
 _CONTAINER_VERSION = 1
-# kind, version, header size, stored size with padding, -, packed size, -, code version, -,
-# architecture, identifier's offset and length, flags, -, unpacked size
-_ENTRY = Layout("<HHIIIIIHHIIIQQQ")
+_ENTRY = Layout("<HHII4xI8xIIIQ8xQ")
 _ENTRY_VERSION = 0x0101
 _LZ4 = 0x2000
 _ZSTD = 0x8000
@@ -114,6 +112,25 @@ def read(path: Path) -> tuple[Entry, ...]:
         return tuple(entry for section in sections for entry in _entries(path, data, section))
 
 
+class _Header(NamedTuple):
+    """The fields of an entry's header that are used here, in their order; sizes in bytes.
+
+    `padded` is what the payload takes in the container, `packed` its size when it is compressed,
+    `unpacked` what it then unpacks to; `name_at` counts from the header's start.
+    """
+
+    kind: int
+    version: int
+    size: int
+    padded: int
+    packed: int
+    sm: int
+    name_at: int
+    name_size: int
+    flags: int
+    unpacked: int
+
+
 def _entries(path: Path, data: mmap, section: elf.Section) -> Iterator[Entry]:
     end = section.offset + section.size
     position = data.find(MAGIC, section.offset, end)
@@ -126,44 +143,48 @@ def _entries(path: Path, data: mmap, section: elf.Section) -> Iterator[Entry]:
         _, version, header_size, size = _CONTAINER.unpack_from(data, position)
         if version != _CONTAINER_VERSION or header_size < _CONTAINER.size:
             raise elf.damaged(path, f"{place} has version {version}, which nobody documented")
-        first, after = position + header_size, position + header_size + size
-        if after > end:
+        position += header_size
+        if position + size > end:
             raise elf.damaged(path, f"{place} is longer than what holds it")
-        yield from _container(path, data, section.name or None, container, first, after)
-        position = data.find(MAGIC, after, end)
+        for number, (offset, header) in enumerate(
+            _headers(path, data, container, position, position + size), start=1
+        ):
+            name = data[offset : offset + header.size][header.name_at :][: header.name_size]
+            compression = _compression(header.flags)
+            plain = compression is Compression.NONE
+            yield Entry(
+                path=str(path),
+                section=section.name or None,
+                container=container,
+                number=number,
+                kind=_KINDS.get(header.kind, CodeKind.OTHER),
+                architecture=_architecture(header.sm, header.flags),
+                identifier=name.rstrip(b"\0").decode(errors="replace") if header.name_at else "",
+                compression=compression,
+                offset=offset + header.size,
+                stored_size=header.padded if plain else header.packed,
+                size=header.padded if plain else header.unpacked,
+            )
+        position = data.find(MAGIC, position + size, end)
 
 
-def _container(  # noqa: PLR0917
-    path: Path, data: mmap, section: str | None, container: int, position: int, end: int
-) -> Iterator[Entry]:
+def _headers(
+    path: Path, data: mmap, container: int, position: int, end: int
+) -> Iterator[tuple[int, _Header]]:
+    """The headers between two places in the file, with where each begins."""
     number = 0
     while end - position >= _ENTRY.size:
         number += 1
         place = f"entry {number} of fat binary {container}"
-        fields = _ENTRY.unpack_from(data, position)
-        kind, version, header_size, padded, _, packed, _, _, _, sm, name_at, name_size = fields[:12]
-        flags, _, unpacked = fields[12:]
-        if version != _ENTRY_VERSION or header_size < _ENTRY.size:
-            raise elf.damaged(path, f"{place} has version {version:#x}, which nobody documented")
-        payload, following = position + header_size, position + header_size + max(padded, packed)
+        header = _Header(*_ENTRY.unpack_from(data, position))
+        if header.version != _ENTRY_VERSION or header.size < _ENTRY.size:
+            raise elf.damaged(
+                path, f"{place} has version {header.version:#x}, which nobody documented"
+            )
+        following = position + header.size + max(header.padded, header.packed)
         if following > end:
             raise elf.damaged(path, f"{place} is longer than its fat binary")
-        compression = _compression(flags)
-        plain = compression is Compression.NONE
-        name = data[position : position + header_size][name_at : name_at + name_size]
-        yield Entry(
-            path=str(path),
-            section=section,
-            container=container,
-            number=number,
-            kind=_KINDS.get(kind, CodeKind.OTHER),
-            architecture=_architecture(sm, flags),
-            identifier=name.rstrip(b"\0").decode(errors="replace") if name_at else "",
-            compression=compression,
-            offset=payload,
-            stored_size=padded if plain else packed,
-            size=padded if plain else unpacked,
-        )
+        yield position, header
         position = following
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from zluda_stack.catalog.coverage import Coverage
 from zluda_stack.cuda import coverage as covering
 from zluda_stack.cuda import elf, ptx
-from zluda_stack.cuda.coverage import Support
-from zluda_stack.gates import ptx as ptx_gate
+from zluda_stack.cuda.coverage import Support, SymbolUse
+from zluda_stack.cuda.modules import modules
 from zluda_stack.gates.verdict import Finding, Verdict, counted
 
 
@@ -21,7 +21,10 @@ def check_symbols(
 
     Raises StackError for a file that is no ELF file, damaged or unreadable.
     """
-    uses = {use: path for path in files for use in covering.cuda_symbols(coverage, elf.read(path))}
+    uses: dict[SymbolUse, Path] = {}
+    for path in files:
+        for use in covering.cuda_symbols(coverage, elf.read(path)):
+            uses.setdefault(use, path)
     missing = {use: path for use, path in uses.items() if use.support is not Support.IMPLEMENTED}
     allowed = set(accepted)
     return _verdict(
@@ -55,20 +58,20 @@ def check_opcodes(
     """
     uses: Counter[str] = Counter()
     inside: defaultdict[str, set[str]] = defaultdict(set)
-    modules = list(ptx_gate.modules(files))
-    for number, module in enumerate(modules, start=1):
+    found = list(modules(files))
+    for number, module in enumerate(found, start=1):
         parsed = ptx.parse(module.text(), name=module.name)
         uses.update(parsed.opcodes)
         for opcode in covering.unknown_opcodes(coverage, parsed):
             inside[opcode].add(module.name)
         if number % 20 == 0:
-            progress(f"opcodes: {number}/{len(modules)} modules read")
+            progress(f"opcodes: {number}/{len(found)} modules read")
     allowed = set(accepted)
     return _verdict(
         gate="opcodes",
         checked=len(uses),
         what="opcode",
-        where=f"of those in {counted(len(modules), 'module')}",
+        where=f"of those in {counted(len(found), 'module')}",
         allowed=allowed,
         findings=[
             Finding(
@@ -80,7 +83,7 @@ def check_opcodes(
             for opcode, names in inside.items()
         ],
         coverage=coverage,
-        modules=len(modules),
+        modules=len(found),
     )
 
 

@@ -6,14 +6,14 @@ import hashlib
 import signal
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from msgspec import Struct
 
-from zluda_stack.cuda import elf, fatbin, ptx
-from zluda_stack.cuda.fatbin import CodeKind, Entry
+from zluda_stack.cuda import elf, ptx
+from zluda_stack.cuda.modules import Module, modules
 from zluda_stack.errors import HostProblem, StackError, UsageError
 from zluda_stack.gates.verdict import Finding, Verdict, counted
 
@@ -23,21 +23,7 @@ _DESCRIPTOR = ".kd"
 _LONGEST_LINE = 160
 _MOST_KERNELS = 3
 _SAID_EVERY = 20
-
-
-class Module(Struct, frozen=True):
-    """One PTX module: in a fat binary (`entry`), or a file of its own."""
-
-    name: str
-    path: Path
-    entry: Entry | None = None
-
-    def text(self) -> bytes:
-        """The module's text. Raises StackError when it cannot be had."""
-        if self.entry is not None:
-            return self.entry.content()
-        with elf.mapped(self.path) as data:
-            return data[:]
+_HINT = "Build for a virtual architecture (compute_80), or mend what the compiler names."
 
 
 class _Job(Struct):
@@ -46,23 +32,6 @@ class _Job(Struct):
     modules: list[Module]
     kernels: tuple[str, ...]
     problem: str | None = None
-
-
-def modules(files: Iterable[Path]) -> Iterator[Module]:
-    """Every PTX module in `files`: programs, libraries, bare fat binaries and PTX text.
-
-    Raises StackError for a file that is none of these, damaged or unreadable.
-    """
-    for path in files:
-        with elf.mapped(path) as data:
-            is_text = ptx.is_ptx(data[: 1 << 16])
-        if is_text:
-            yield Module(path.name, path)
-            continue
-        for entry in fatbin.read(path):
-            if entry.kind is CodeKind.PTX:
-                name = f"{path.name}#{entry.container}.{entry.number}:{entry.architecture}"
-                yield Module(name, path, entry)
 
 
 def check(
@@ -98,9 +67,6 @@ def check(
         reason = f"there is no PTX in {', '.join(map(str, files))}"
         return Verdict(gate="ptx", checked=0, summary=reason, reason=reason, hint=_HINT)
     return _verdict(work, target=target, budget=budget)
-
-
-_HINT = "Build for a virtual architecture (compute_80), or mend what the compiler names."
 
 
 def _verdict(work: Sequence[_Job], *, target: str, budget: int) -> Verdict:
