@@ -120,9 +120,11 @@ write_env() {
         if [ -n "$target" ]; then
             echo "ZLUDA_STACK_GPU=$target"
             echo "HOST_KFD=$kfd"
-            echo "HOST_KFD_GID=$(stat -c %g "$kfd")"
+            kfd_gid=$(stat -c %g "$kfd") render_gid=$(stat -c %g "$render_node")
+            echo "HOST_KFD_GID=$kfd_gid"
             echo "HOST_RENDER_NODE=$render_node"
-            echo "HOST_RENDER_GID=$(stat -c %g "$render_node")"
+            # Compose refuses a gid that stands twice.
+            [ "$render_gid" = "$kfd_gid" ] || echo "HOST_RENDER_GID=$render_gid"
             [ -z "$kernels" ] || echo "ZLUDA_STACK_KERNEL_TARGET=$kernels"
             [ -z "$override" ] || echo "ZLUDA_STACK_HSA_OVERRIDE=$override"
         fi

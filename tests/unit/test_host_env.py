@@ -73,8 +73,16 @@ def test_a_card_is_described_by_target_node_and_gids(project: Project, shell: st
         "HOST_KFD": str(project.host.root / "dev/kfd"),
         "HOST_KFD_GID": gid,
         "HOST_RENDER_NODE": str(node),
-        "HOST_RENDER_GID": gid,
     }
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can give a file away")
+def test_two_nodes_of_two_groups_give_two_gids(project: Project) -> None:
+    project.card(1, 128, 110000)
+    os.chown(project.host.root / "dev/kfd", 0, 148)
+    os.chown(project.host.root / "dev/dri/renderD128", 0, 993)
+    project.run()
+    assert (project.env()["HOST_KFD_GID"], project.env()["HOST_RENDER_GID"]) == ("148", "993")
 
 
 def test_the_discrete_card_is_preferred_whatever_its_place_and_memory(project: Project) -> None:

@@ -51,6 +51,14 @@ def test_a_radeon_card_gets_docker_and_exactly_its_own_nodes() -> None:
     assert plan.host_environment["HOST_RENDER_GID"] == "993"
 
 
+def test_one_gid_of_both_nodes_is_given_once() -> None:
+    facts = host("kfd-gid-148")
+    same = tuple(structs.replace(node, gid=148) for node in facts.render_nodes)
+    plan = plan_for(structs.replace(facts, render_nodes=same))
+    assert plan.host_environment["HOST_KFD_GID"] == "148"
+    assert "HOST_RENDER_GID" not in plan.host_environment
+
+
 def test_the_discrete_card_is_preferred_and_the_integrated_one_listed() -> None:
     plan = plan_for(host("igpu-gfx1036-and-dgpu-gfx1201"))
     assert plan.gpu is not None

@@ -31,6 +31,8 @@ _CPU_START_S = 600
 _STOP_S = 60
 _WRITABLE = ("/tmp",)  # noqa: S108 -- a path in the container
 _MODEL_FILE = "/model.gguf"
+# The group of the images' own user (images/_macros/user.j2).
+_OWN_GID = "10001"
 
 
 def gpu_services(
@@ -70,12 +72,13 @@ def host_environment(
 
 
 def _gpu_environment(gpu: GpuDevice) -> dict[str, str]:
+    other_gid = None if gpu.render_gid == gpu.kfd_gid else gpu.render_gid
     return {
         "ZLUDA_STACK_GPU": gpu.target,
         "ZLUDA_STACK_KERNEL_TARGET": gpu.kernel_target or "",
         "HOST_RENDER_NODE": gpu.render_node or "",
         "HOST_KFD_GID": "" if gpu.kfd_gid is None else str(gpu.kfd_gid),
-        "HOST_RENDER_GID": "" if gpu.render_gid is None else str(gpu.render_gid),
+        "HOST_RENDER_GID": "" if other_gid is None else str(other_gid),
         "ZLUDA_STACK_HSA_OVERRIDE": gpu.hsa_override or "",
     }
 
@@ -131,7 +134,9 @@ def _server(catalog: Catalog, model: ModelPlan, build: str, tag: str) -> Service
 
 def _on_gpu(server: Service) -> Service:
     kfd, node = optional("HOST_KFD", "/dev/kfd"), required("HOST_RENDER_NODE")
-    groups = ("HOST_KFD_GID", "HOST_RENDER_GID")
+    # Compose refuses a gid that stands twice, and on most hosts both nodes have the same: then
+    # the second variable is left out, and the own group of the image's user stands in its place.
+    gids = (required("HOST_KFD_GID"), optional("HOST_RENDER_GID", _OWN_GID))
     # The image's entrypoint exports it only when it is not empty: an empty
     # HSA_OVERRIDE_GFX_VERSION hides every GPU (case C06).
     override = {"HSA_OVERRIDE": optional("ZLUDA_STACK_HSA_OVERRIDE")}
@@ -139,7 +144,7 @@ def _on_gpu(server: Service) -> Service:
         server,
         environment=server.environment | override,
         devices=(f"{kfd}:/dev/kfd", f"{node}:/dev/dri/renderD128"),
-        group_add=tuple(map(required, groups)),
+        group_add=gids,
         volumes=("zluda-cache:/cache",),
         health=_health(int(server.environment["PORT"]), start_period=_FIRST_START_S),
     )
