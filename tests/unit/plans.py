@@ -14,11 +14,11 @@ from zluda_stack.plan.types import (
 from zluda_stack.plan.variant import choose_bases
 
 
-def image(name: str = "zluda") -> ImagePlan:
-    """The image `name` with the catalogue's default bases and components."""
+def image(name: str = "zluda", variant: str = "auto") -> ImagePlan:
+    """The image `name` of a base variant, with the catalogue's default components."""
     catalog = load()
     combination = catalog.combinations[catalog.defaults.combination]
-    bases = choose_bases(catalog, combination.variant, None)
+    bases = choose_bases(catalog, variant, None)
     return ImagePlan(
         name=name,
         tag=f"zluda-stack/{name}:test",
