@@ -35,9 +35,11 @@ def render(
     dry_run: bool,
     as_json: bool,
 ) -> None:
-    """Write the Dockerfiles, the compose file and its .env for a GPU stack.
+    """Write the Dockerfiles, what they copy, the compose file and its .env.
 
     Any machine can render for any card: zluda-stack render --gpu gfx1100 --out DIR
+
+    Without a GPU: zluda-stack render --engine docker --gpu none --out DIR
     """
     from zluda_stack.render.project import conflicts, render_project, write_project
 
@@ -58,8 +60,13 @@ def render(
             {"files": [str(file) for file in written], "refused": refused, "dry_run": dry_run}
         )
         return
+    own = out / "zluda_stack"
+    sources = [file for file in written if own in file.parents]
     for file in written:
-        output.say(str(file))
+        if file not in sources:
+            output.say(str(file))
+    if sources:
+        output.say(f"{own} ({len(sources)} files, for the endpoint's image)")
     for name in refused:
         output.warn(f"{out / name} would be refused: it was changed or is not ours", "Use --force.")
 
