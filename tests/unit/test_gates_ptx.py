@@ -69,8 +69,9 @@ def test_a_module_that_does_not_compile_is_named_with_its_kernel_and_the_first_e
     assert verdict.reason == "1 of 2 modules do not fully compile for gfx1100, the budget is 0"
     assert verdict.findings == (
         Finding(
-            "attention.ptx (attention)",
+            "attention.ptx",
             "Error: PtxError::UnrecognizedStatement: wmma.load.a.sync",
+            detail="attention",
         ),
     )
 
@@ -125,8 +126,8 @@ def test_equal_modules_are_compiled_once_and_each_counted(tmp_path: Path) -> Non
     verdict = run([program])
     assert verdict.facts["distinct"] == 1
     assert [found.subject for found in verdict.findings] == [
-        "program.fatbin#1.1:sm_80 (panics)",
-        "program.fatbin#1.2:sm_80 (panics)",
+        "program.fatbin#1.1:sm_80",
+        "program.fatbin#1.2:sm_80",
     ]
 
 
@@ -147,11 +148,12 @@ def test_a_program_without_ptx_does_not_pass(tmp_path: Path) -> None:
     assert run([program]).reason == f"there is no PTX in {program}"
 
 
-def test_many_kernels_are_shortened_in_the_table(tmp_path: Path) -> None:
-    text = module("panics") + b"".join(b".entry k%d() { ret; }\n" % n for n in range(9))
+def test_kernels_of_one_template_are_told_as_one_with_their_number(tmp_path: Path) -> None:
+    names = ["_Z3addIfEvPT_", "_Z3addIiEvPT_", "scale", "_Z5mergePfS_", "last"]
+    text = module("panics") + b"".join(b".entry %s() { ret; }\n" % n.encode() for n in names)
     (tmp_path / "many.ptx").write_bytes(text)
     (found,) = run([tmp_path / "many.ptx"]).findings
-    assert found.subject == "many.ptx (panics, k0, k1 and 7 more)"
+    assert found.detail == "add (x2), panics, scale and 2 more"
 
 
 def test_failures_are_said_while_the_others_still_compile(tmp_path: Path) -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import signal
 import subprocess
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -21,7 +23,8 @@ _MACHINE = "AMDGPU"
 # The symbol of a kernel's descriptor ends so (LLVM, AMDGPUUsage, "Kernel Descriptor").
 _DESCRIPTOR = ".kd"
 _LONGEST_LINE = 160
-_MOST_KERNELS = 3
+_MOST_FAMILIES = 3
+_MANGLED = re.compile(r"_Z([1-9][0-9]{0,3})")
 _SAID_EVERY = 20
 _HINT = "Build for a virtual architecture (compute_80), or mend what the compiler names."
 
@@ -86,7 +89,7 @@ def _verdict(work: Sequence[_Job], *, target: str, budget: int) -> Verdict:
         reason=reason,
         hint=_HINT,
         findings=tuple(
-            Finding(f"{module.name} ({_some(job.kernels)})", job.problem, accepted=reason is None)
+            Finding(module.name, job.problem, reason is None, _families(job.kernels))
             for job in work
             if job.problem
             for module in job.modules
@@ -101,11 +104,22 @@ def _verdict(work: Sequence[_Job], *, target: str, budget: int) -> Verdict:
     )
 
 
-def _some(kernels: Sequence[str]) -> str:
-    if not kernels:
-        return "no kernel"
-    more = len(kernels) - _MOST_KERNELS
-    return ", ".join(kernels[:_MOST_KERNELS]) + (f" and {more} more" if more > 0 else "")
+def _families(kernels: Iterable[str]) -> str:
+    """The kernels by their functions' names, with how many instances of a template each has.
+
+    Of a mangled name only the plain one at its start is taken (Itanium C++ ABI, "source-name").
+    """
+    families: Counter[str] = Counter()
+    for kernel in kernels:
+        mangled = _MANGLED.match(kernel)
+        start = mangled.end() if mangled else 0
+        families[kernel[start : start + int(mangled[1])] if mangled else kernel] += 1
+    shown = [
+        f"{name} (x{number})" if number > 1 else name
+        for name, number in families.most_common(_MOST_FAMILIES)
+    ]
+    more = len(families) - len(shown)
+    return ", ".join(shown) + (f" and {more} more" if more > 0 else "")
 
 
 def _jobs(found: Iterable[Module]) -> Iterable[_Job]:
@@ -161,7 +175,7 @@ def _left_out(folder: Path, kernels: Sequence[str]) -> str | None:
     if not any(file.machine == _MACHINE for file in code):
         return "the compiler left no code for the card"
     if missing:
-        return f"{len(missing)} of {counted(len(kernels), 'kernel')} left out: {_some(missing)}"
+        return f"{len(missing)} of {counted(len(kernels), 'kernel')} left out: {_families(missing)}"
     return None
 
 

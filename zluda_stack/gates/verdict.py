@@ -12,11 +12,15 @@ from zluda_stack.files import write_atomic
 
 
 class Finding(Struct, frozen=True, order=True):
-    """One thing that is not as it should be; `accepted` when the budget allows for it."""
+    """One thing that is not as it should be; `accepted` when the budget allows for it.
+
+    `detail` says more of the subject than fits into a line of the table.
+    """
 
     subject: str
     problem: str
     accepted: bool = False
+    detail: str = ""
 
 
 class Verdict(Struct, frozen=True, kw_only=True):
@@ -36,12 +40,8 @@ class Verdict(Struct, frozen=True, kw_only=True):
 
 def text(verdict: Verdict) -> str:
     """The verdict for people: a table of what was found, and what was fine in one line."""
-    rows = [
-        (found.subject, f"{found.problem} (accepted)" if found.accepted else found.problem)
-        for found in verdict.findings
-    ]
     passed = [] if verdict.reason else [f"{verdict.gate}: {verdict.summary}"]
-    return "".join(f"{line}\n" for line in (*_table(rows), *passed))
+    return "".join(f"{line}\n" for line in (*_table(verdict.findings), *passed))
 
 
 def write_json(verdict: Verdict, path: Path) -> None:
@@ -56,6 +56,10 @@ def counted(number: int, singular: str, plural: str | None = None) -> str:
     return f"{number} {singular if number == 1 else plural or singular + 's'}"
 
 
-def _table(rows: Sequence[tuple[str, str]]) -> Iterable[str]:
-    width = max((len(subject) for subject, _ in rows), default=0)
-    return (f"  {subject:<{width}}  {problem}" for subject, problem in rows)
+def _table(findings: Sequence[Finding]) -> Iterable[str]:
+    width = max((len(found.subject) for found in findings), default=0)
+    for found in findings:
+        accepted = " (accepted)" if found.accepted else ""
+        yield f"  {found.subject:<{width}}  {found.problem}{accepted}"
+        if found.detail:
+            yield f"      {found.detail}"
