@@ -347,3 +347,31 @@ def test_every_supported_target_gives_a_plan_with_images_and_services() -> None:
 def test_the_services_are_the_same_on_every_host() -> None:
     here, there = plan_for(host("kfd-gid-148")), plan_for(host(LAPTOP), gpu="gfx1030")
     assert here.services == there.services
+
+
+@pytest.mark.parametrize("wish", ["rx 7900 xtx", "RX7900XTX", "Radeon RX 7900 XTX", "1100"])
+def test_a_card_can_be_named_as_people_name_it(wish: str) -> None:
+    plan = plan_for(host(RADEON), gpu=wish)
+    assert plan.gpu is not None
+    assert plan.gpu.target == "gfx1100"
+
+
+def test_an_override_that_is_a_target_is_told_its_right_form() -> None:
+    facts = structs.replace(host(LAPTOP), environment={"HSA_OVERRIDE_GFX_VERSION": "gfx1103"})
+    with pytest.raises(PlanRefused) as refused:
+        plan_for(facts)
+    assert "11.0.3" in refused.value.hint
+    assert "unset" in refused.value.hint
+
+
+def test_a_port_that_another_stack_of_ours_holds_is_named_with_the_stack() -> None:
+    running = (RunningStack(name="other", port=9090),)
+    facts = structs.replace(host(LAPTOP), listening_ports=(9090,), running=running)
+    with pytest.raises(HostProblem, match="your own stack 'other'") as stopped:
+        require_runnable(plan_for(facts, port=9090))
+    assert "down --name other" in stopped.value.hint
+
+
+def test_a_base_that_does_not_exist_is_told_even_where_none_is_used() -> None:
+    assert "no base image" in refusal(LAPTOP, base="7.1.99")
+    assert "no base variant" in refusal(LAPTOP, variant="arch")

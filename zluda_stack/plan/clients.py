@@ -13,11 +13,15 @@ def fits(client: Client, mode: ClientMode, context: int) -> Notice | None:
     return Notice(
         code="context-too-small",
         message=(
-            f"{client.title} ({mode.title}) needs a context of {mode.context_floor} tokens, of "
-            f"which its own prompt takes {mode.prompt_tokens}; the model is served with {context}"
+            f"{client.title} ({mode.title}) needs a context of {mode.context_floor} tokens"
+            f"{_own_prompt(mode)}; the model is served with {context}"
         ),
         hint=_larger(mode) + _smaller(client, context),
     )
+
+
+def _own_prompt(mode: ClientMode) -> str:
+    return f", of which its own prompt takes {mode.prompt_tokens}" if mode.prompt_tokens else ""
 
 
 def _larger(mode: ClientMode) -> str:

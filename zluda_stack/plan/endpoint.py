@@ -39,7 +39,7 @@ def choose_endpoint(facts: HostFacts, configured: Configured, defaults: Defaults
         endpoint=EndpointPlan(bind=str(bind), port=port, host=_client_host(bind)),
         decision=Decision(what="port", value=str(port), because=because),
         warnings=_exposure(bind),
-        unmet=(_taken(port),) if port in busy else (),
+        unmet=(_taken(port, facts),) if port in busy else (),
     )
 
 
@@ -76,11 +76,14 @@ def _free_port(facts: HostFacts, name: str, busy: set[int], defaults: Defaults) 
     return free, f"the default {defaults.port} is taken by another program"
 
 
-def _taken(port: int) -> Notice:
+def _taken(port: int, facts: HostFacts) -> Notice:
+    holder = next((stack.name for stack in facts.running if stack.port == port), None)
+    by = "another program" if holder is None else f"your own stack {holder!r}"
+    stop = "Stop it" if holder is None else f"Stop it (`zluda-stack down --name {holder}`)"
     return Notice(
         code="port-taken",
-        message=f"port {port} is taken by another program",
-        hint="Stop that program, or choose another port with --port.",
+        message=f"port {port} is taken by {by}",
+        hint=f"{stop}, or choose another port with --port.",
     )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
-from zluda_stack.catalog.nearest import suggest_gpu
+from zluda_stack.catalog.nearest import find_gpu, suggest_gpu
 from zluda_stack.catalog.schema import Catalog, Gpu, NativePath, ZludaSupport
 from zluda_stack.errors import PlanRefused
 from zluda_stack.host.facts import GpuFacts, HostFacts
@@ -18,6 +18,7 @@ CPU_WAY = "To run on the CPU instead: zluda-stack up --engine embedded"
 _AMD_VENDOR = 0x1002
 _OVERRIDE = "HSA_OVERRIDE_GFX_VERSION"
 _OVERRIDE_FORM = re.compile(r"[0-9]{1,2}\.[0-9]{1,2}\.[0-9]{1,2}")
+_GFX_NAME = re.compile(r"gfx([0-9]{1,2})([0-9a-f])([0-9a-f])")
 _VISIBLE = ("ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")
 
 
@@ -49,13 +50,16 @@ def choose_gpu(facts: HostFacts, configured: Configured, catalog: Catalog) -> Ch
 
 
 def supported_target(catalog: Catalog, text: str) -> Gpu:
-    """The catalogue's GPU for a gfx target; raises PlanRefused with the nearest or native way."""
-    gpu = catalog.gpus.get(text)
+    """The catalogue's GPU for a gfx target or a product's whole name, such as "rx 7900 xtx".
+
+    Raises PlanRefused with the nearest names, or with the native way for a card without ZLUDA.
+    """
+    gpu = find_gpu(catalog, text)
     if gpu is None:
         nearest = suggest_gpu(catalog, text)
         names = "; ".join(f"{near.target} ({', '.join(near.products[:2])})" for near in nearest)
         hint = f"Nearest: {names}. " if names else ""
-        raise PlanRefused(f"{text!r} is no known gfx target", hint + _supported(catalog))
+        raise PlanRefused(f"{text!r} is no known gfx target or card", hint + _supported(catalog))
     if gpu.zluda is not ZludaSupport.YES:
         raise PlanRefused(_unsupported(gpu), f"{_native_way(gpu)} {_supported(catalog)}")
     return gpu
@@ -305,9 +309,18 @@ def _override(facts: HostFacts, configured: Configured) -> str | None:
         where = configured.origin("hsa_override") if setting is not None else "environment"
         raise PlanRefused(
             f"{_OVERRIDE}={value} ({where}) has the wrong form",
-            "The form is 11.0.0 (major.minor.stepping), not gfx1100. Most cards need none.",
+            f"The form is 11.0.0 (major.minor.stepping){_as_version(value)}. Most cards need "
+            "none: leave it out, or unset it.",
         )
     return value or None
+
+
+def _as_version(text: str) -> str:
+    """What a gfx target would be in that form, as the end of a sentence; else nothing."""
+    parts = _GFX_NAME.fullmatch(text.lower())
+    if parts is None:
+        return ""
+    return f"; {text} would be {int(parts[1])}.{int(parts[2], 16)}.{int(parts[3], 16)}"
 
 
 def _label(gpu: GpuFacts) -> str:

@@ -33,7 +33,8 @@ def choose_model(
         hint = f"Did you mean {close[0]}? " if close else ""
         raise PlanRefused(
             f"no model named {name!r}",
-            f"{hint}`zluda-stack models list` shows all; a path to a GGUF file works too.",
+            f"{hint}`zluda-stack models list` shows all. The path of a GGUF file works too, with a "
+            "slash in it or .gguf at its end.",
         )
     return ModelPlan(
         name=known.name,

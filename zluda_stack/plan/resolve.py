@@ -55,7 +55,12 @@ def resolve(facts: HostFacts, configured: Configured, catalog: Catalog) -> Plan:
         + endpoint.unmet
         + _terms(choice, settings, catalog),
     )
-    return _in_containers(plan, settings, catalog) if in_docker else plan
+    if in_docker:
+        return _in_containers(plan, settings, catalog)
+    if configured.given("variant") or configured.given("base"):
+        # Nothing of it is used here; a name that does not exist is told all the same.
+        choose_bases(catalog, settings.variant, settings.base)
+    return plan
 
 
 def _in_containers(plan: Plan, settings: Settings, catalog: Catalog) -> Plan:
@@ -79,9 +84,9 @@ def _in_containers(plan: Plan, settings: Settings, catalog: Catalog) -> Plan:
 def require_runnable(plan: Plan) -> None:
     """Return when this machine can carry the plan out; else raise HostProblem for what it lacks."""
     if plan.unmet:
-        first = plan.unmet[0]
-        rest = "".join(f"; also: {notice.message}" for notice in plan.unmet[1:])
-        raise HostProblem(first.message + rest, first.hint)
+        first, *others = plan.unmet
+        more = f" `zluda-stack plan` shows {len(others)} more that is lacking." if others else ""
+        raise HostProblem(first.message, first.hint + more)
 
 
 def _headline(choice: Choice, engine: EngineName) -> str:
