@@ -76,9 +76,7 @@ def debian_image(suite: str, scratch: Path) -> str:
     command = ["debootstrap", "--variant=minbase", "--include=ca-certificates", suite, str(root)]
     subprocess.run([*command, _archive()], check=True, capture_output=True, timeout=600)
     _trust_what_the_host_trusts(root)
-    # A mirror that stands still, as that of a build machine may, has an expired index of sid.
-    expired = root / "etc/apt/apt.conf.d/accept-expired"
-    expired.write_text('Acquire::Check-Valid-Until "false";\n')
+    _behave_like_an_official_image(root)
     for cache in ("var/cache/apt/archives", "var/lib/apt/lists"):
         shutil.rmtree(root / cache)
     with subprocess.Popen(
@@ -101,6 +99,15 @@ def _archive() -> str:
     if not told.stdout.split():
         pytest.skip("NO BASE IMAGE: this machine's apt knows no Debian archive")
     return told.stdout.split()[0]
+
+
+def _behave_like_an_official_image(root: Path) -> None:
+    """apt without caches of its own; and it takes an expired index, as a mirror that stands still
+    has one of sid."""
+    (root / "etc/apt/apt.conf.d/standin").write_text(
+        'Dir::Cache::pkgcache "";\nDir::Cache::srcpkgcache "";\n'
+        'Acquire::Check-Valid-Until "false";\n'
+    )
 
 
 def _trust_what_the_host_trusts(root: Path) -> None:

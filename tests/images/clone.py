@@ -82,6 +82,11 @@ class Clone:
         assert isinstance(state, dict)
         return state
 
+    def is_healthy(self, service: str) -> bool:
+        """True when the last health check of `service` succeeded."""
+        health = self.state(service).get("Health")
+        return isinstance(health, dict) and health["Status"] == "healthy"
+
     def key(self) -> str:
         """The API key that host-env.sh made."""
         return (self.folder / "compose/secrets/api_key").read_text().strip()

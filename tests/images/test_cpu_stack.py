@@ -9,6 +9,7 @@ import pytest
 import testinfra
 
 from tests.docker_engine import docker, inspect, standin_contexts
+from tests.e2e.conftest import eventually
 from tests.images.clone import Clone, standin_builds
 
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(7200)]
@@ -26,6 +27,7 @@ def stack(standin: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cl
     up = clone.compose("up", "--detach", "--build", "--quiet-pull")
     try:
         assert up.returncode == 0, up.stderr
+        assert eventually(lambda: clone.is_healthy("endpoint")), clone.compose("logs").stdout
         yield clone
     finally:
         clone.compose("down", "--volumes")
