@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all."""
+"""Files that are written whole or not at all, and what a folder holds."""
 
 from __future__ import annotations
 
@@ -9,15 +9,28 @@ from pathlib import Path
 from zluda_stack.errors import HostProblem
 
 
+def children(folder: Path) -> list[Path]:
+    """What is in `folder`, by name; nothing when it is no folder.
+
+    Raises OSError when it may not be read, where `Path.glob` would show it as empty.
+    """
+    try:
+        return sorted(folder.iterdir())
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
 def write_atomic(path: Path, data: str | bytes, mode: int = 0o644) -> None:
     """Write `data` to `path` through a temporary file beside it and a rename.
 
+    The file behind a symbolic link is the one that is replaced, or made where it dangles.
     The file never exists with fewer permissions bits than `mode` removed: a secret of mode
     0600 is never readable by others, not even while it is written. Raises HostProblem when the
     folder cannot be made or written.
     """
     raw = data.encode() if isinstance(data, str) else data
     temporary = None
+    path = Path(os.path.realpath(path))
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")

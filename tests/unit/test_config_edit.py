@@ -52,6 +52,20 @@ def test_the_first_value_makes_the_file(tmp_path: Path) -> None:
     assert yaml_file.read(file)["accept_cuda_eula"].value is True
 
 
+@pytest.mark.parametrize("there", [True, False], ids=["whole link", "dangling link"])
+def test_a_link_to_the_file_stays_a_link(there: bool, tmp_path: Path) -> None:
+    behind = tmp_path / "dotfiles" / "zluda-stack.yml"
+    if there:
+        write(behind, COMMENTED)
+    file = tmp_path / "zluda-stack.yml"
+    file.symlink_to(behind)
+
+    edit.set_value(file, "port", "9090")
+
+    assert file.is_symlink()
+    assert yaml_file.read(behind)["port"].value == 9090
+
+
 @pytest.mark.parametrize("text", ["no", "1.10", "null", "0x1F", "a: b", "# x", "'q'", "2026-01-01"])
 def test_text_that_yaml_takes_for_something_else_is_written_so_that_it_stays_text(
     text: str, tmp_path: Path

@@ -152,10 +152,8 @@ def _write_claude(file: Path, variables: dict[str, str], *, simple: bool, dry_ru
     from zluda_stack.files import write_atomic
     from zluda_stack.render.clients import merged_claude_settings
 
-    # The file behind a symbolic link is the one to replace.
-    target = file.resolve()
     try:
-        settings = merged_claude_settings(_read_settings(target), variables)
+        settings = merged_claude_settings(_read_settings(file), variables)
         content = (json.dumps(settings, indent=2, ensure_ascii=False) + "\n").encode()
     except (ValueError, RecursionError) as error:
         raise UsageError(
@@ -165,7 +163,7 @@ def _write_claude(file: Path, variables: dict[str, str], *, simple: bool, dry_ru
     if dry_run:
         output.say(content.decode().rstrip())
         return
-    write_atomic(target, content, mode=0o600)
+    write_atomic(file, content, mode=0o600)
     output.say(f"Wrote {file}. It holds the API key: keep it out of version control.")
     if simple:
         output.say(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import errno
 import io
 import os
 import sys
@@ -15,13 +16,21 @@ from typing import TYPE_CHECKING, TextIO
 import click
 
 from zluda_stack.cli.context import Invocation, invocation
-from zluda_stack.errors import ExitCode, Interrupted, StackError, UsageError
+from zluda_stack.errors import ExitCode, HostProblem, Interrupted, StackError, UsageError
 
 if TYPE_CHECKING:
+    from typing import TypeGuard
+
     from click.shell_completion import CompletionItem
 
 PROGRAM = "zluda-stack"
 COMPLETION_VARIABLE = "_ZLUDA_STACK_COMPLETE"
+
+# Errors that are this machine's, and not a bug of ours.
+_NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
+_NOT_OURS = frozenset(
+    {errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EISDIR, errno.EROFS, errno.ELOOP}
+)
 
 
 @dataclass(frozen=True)
@@ -204,9 +213,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         try:
             code = _invoke(arguments, run)
+            sys.stdout.flush()
         except (Exception, KeyboardInterrupt) as error:
             code = _report(error, run, arguments)
-        sys.stdout.flush()
     except BrokenPipeError:
         _silence(sys.stdout)
         return ExitCode.READER_GONE
@@ -239,18 +248,36 @@ def _report(error: BaseException, run: Invocation, arguments: list[str]) -> int:
     if isinstance(error, BrokenPipeError):
         raise error
     told = _as_stack_error(error, run, arguments)
-    if _wants_json(arguments):
-        import json
-
-        body = {"message": told.message, "hint": told.hint, "exit_code": int(told.exit_code)}
-        click.echo(json.dumps({"error": body}, indent=2))
+    if _output_failed(error):
+        _silence(sys.stdout)
+    elif _wants_json(arguments):
+        try:
+            _tell_json(told)
+        except OSError as failed:
+            return _report(failed, run, arguments)
         return told.exit_code
+    try:
+        _tell_people(error, told, no_color=run.no_color)
+    except BrokenPipeError:
+        raise
+    except OSError:  # there is nowhere left to tell it
+        _silence(sys.stderr)
+    return told.exit_code
+
+
+def _tell_json(told: StackError) -> None:
+    import json
+
+    body = {"message": told.message, "hint": told.hint, "exit_code": int(told.exit_code)}
+    click.echo(json.dumps({"error": body}, indent=2))
+
+
+def _tell_people(error: BaseException, told: StackError, *, no_color: bool) -> None:
     from zluda_stack.cli import output
 
     if isinstance(error, KeyboardInterrupt) and sys.stderr.isatty():
         click.echo(err=True)
-    output.complain(told.message, told.hint, no_color=run.no_color)
-    return told.exit_code
+    output.complain(told.message, told.hint, no_color=no_color)
 
 
 def _as_stack_error(error: BaseException, run: Invocation, arguments: list[str]) -> StackError:
@@ -260,9 +287,21 @@ def _as_stack_error(error: BaseException, run: Invocation, arguments: list[str])
         return _from_click(error, arguments)
     if isinstance(error, KeyboardInterrupt | click.exceptions.Abort | EOFError):
         return Interrupted("interrupted")
+    if _output_failed(error):
+        return HostProblem(f"cannot write the output: {error.strerror}", "Send it elsewhere.")
+    if isinstance(error, OSError) and error.filename and error.errno in _NO_ROOM | _NOT_OURS:
+        return HostProblem(
+            f"cannot use {error.filename}: {error.strerror}",
+            "Check the folder's owner and free space.",
+        )
     from zluda_stack.cli.crash import record
 
     return record(error, verbose=run.verbose)
+
+
+def _output_failed(error: BaseException) -> TypeGuard[OSError]:
+    """True for the error of a stream; that of a file that the program opened names the file."""
+    return isinstance(error, OSError) and error.filename is None and error.errno in _NO_ROOM
 
 
 def _from_click(error: click.ClickException, arguments: list[str]) -> UsageError:

@@ -98,9 +98,9 @@ def down(
     ctx: click.Context, flags: dict[str, object], *, every: bool, volumes: bool, as_json: bool
 ) -> None:
     """Stop the stack. Its API key and the models stay."""
-    from zluda_stack.engines import engine_of
+    from zluda_stack.engines import engine_of, stack_names
 
-    names = _all_names() if every else [context.configured(ctx, flags).settings.name]
+    names = stack_names() if every else [context.configured(ctx, flags).settings.name]
     stopped: dict[str, bool] = {}
     with output.progress() as progress:
         for name in names:
@@ -125,10 +125,10 @@ def status(ctx: click.Context, flags: dict[str, object], *, every: bool, as_json
     The exit code is 0 only when the stack is healthy, else 5; with --all, when no stack that
     was started and not stopped is unhealthy.
     """
-    from zluda_stack.engines import engine_of
+    from zluda_stack.engines import engine_of, stack_names
     from zluda_stack.engines.base import State
 
-    names = _all_names() if every else [context.configured(ctx, flags).settings.name]
+    names = stack_names() if every else [context.configured(ctx, flags).settings.name]
     found = [engine_of(name).status(name) for name in names]
     if as_json:
         output.print_json(found if every else found[0])
@@ -285,11 +285,6 @@ def _print_all(found: list[StackStatus]) -> None:
             for one in found
         ],
     )
-
-
-def _all_names() -> list[str]:
-    root = paths.stacks()
-    return sorted(place.name for place in root.glob("*") if place.is_dir())
 
 
 def _command(verb: str, name: str) -> str:

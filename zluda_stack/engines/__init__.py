@@ -23,7 +23,10 @@ def engine_for(name: EngineName) -> Engine:
 
 
 def saved_plan(name: str) -> Plan | None:
-    """The plan that the stack `name` was last started with; None when no readable one is kept."""
+    """The plan that the stack `name` was last started with.
+
+    None when none is kept, or another version wrote it. Raises OSError when it may not be read.
+    """
     import msgspec
 
     from zluda_stack import paths
@@ -31,8 +34,26 @@ def saved_plan(name: str) -> Plan | None:
 
     try:
         return from_json((paths.stack(name) / "plan.json").read_bytes())
-    except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+    except (FileNotFoundError, msgspec.MsgspecError, UnicodeDecodeError):
         return None
+
+
+def stack_names() -> list[str]:
+    """The names of all stacks of this user that were ever started, in order."""
+    import msgspec
+
+    from zluda_stack import paths
+    from zluda_stack.files import children
+    from zluda_stack.settings import Name
+
+    def is_name(text: str) -> bool:
+        try:
+            return bool(msgspec.convert(text, Name))
+        except msgspec.ValidationError:
+            return False
+
+    places = (place for place in children(paths.stacks()) if place.is_dir())
+    return [place.name for place in places if is_name(place.name)]
 
 
 def engine_of(name: str) -> Engine:

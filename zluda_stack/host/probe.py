@@ -37,7 +37,8 @@ def probe(model_path: Path | None, environ: Mapping[str, str], root: Path = Path
     """What is true of this machine now.
 
     `model_path` is the GGUF file that the settings name, if any; `root` is another tree than /
-    for tests. Nothing that is missing or unreadable raises: it is absent from the facts.
+    for tests. Nothing that is missing or unreadable raises, it is absent from the facts; only
+    this user's own folder of stacks must be readable, or OSError is raised.
     """
     with ThreadPoolExecutor(max_workers=1) as pool:
         docker = pool.submit(read_docker, environ)

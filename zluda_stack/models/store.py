@@ -24,7 +24,7 @@ from msgspec import Struct
 
 from zluda_stack.catalog.schema import Model, Sha256
 from zluda_stack.errors import HostProblem, Interrupted, UsageError
-from zluda_stack.files import write_atomic
+from zluda_stack.files import children, write_atomic
 from zluda_stack.locks import held, locked, locked_if_free
 from zluda_stack.models.digest import sha256_of
 from zluda_stack.models.growth import largest_file
@@ -121,9 +121,12 @@ class Store:
         return source_of(model).commands(self._pull_folder(model.name))
 
     def entries(self) -> tuple[Entry, ...]:
-        """Every model that is in the store, whole or not, by name."""
-        names = {path.stem for path in self._root.glob("names/*.json")}
-        names |= {path.name for path in self._root.glob("pulls/*")}
+        """Every model that is in the store, whole or not, by name.
+
+        Raises OSError when the store may not be read.
+        """
+        names = {path.stem for path in children(self._root / "names") if path.suffix == ".json"}
+        names |= {path.name for path in children(self._root / "pulls")}
         found = (self._entry(name) for name in sorted(names) if _NAME.fullmatch(name))
         return tuple(entry for entry in found if entry is not None)
 

@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from zluda_stack import locks
 from zluda_stack.errors import HostProblem
-from zluda_stack.files import write_atomic
+from zluda_stack.files import children, write_atomic
 from zluda_stack.host.facts import RunningStack
 from zluda_stack.plan.types import Plan, from_json
 
@@ -147,8 +147,7 @@ class _EndpointOfPlan(Struct):
 def running_stacks(stacks_dir: Path) -> tuple[RunningStack, ...]:
     """The embedded stacks under `stacks_dir` whose supervisor lives, by name, with their port."""
     found = []
-    for lock in sorted(stacks_dir.glob(f"*/{SUPERVISOR}.lock")):
-        folder = StackFolder(lock.parent)
+    for folder in map(StackFolder, children(stacks_dir)):
         with suppress(HostProblem):  # a folder that is not ours holds no stack of ours
             plan = _read(folder.plan, _EndpointOfPlan)
             if plan is not None and folder.lives(SUPERVISOR):
