@@ -34,8 +34,8 @@ lint: $(DEV_STAMP) ## Check format, style and types
 render: $(RUN_STAMP) ## Write the committed Dockerfiles and compose files anew from their templates
 	$(BIN)/zluda-stack render --committed --out . --force
 
-images: render ## Build the images with Docker (hours: LLVM and ZLUDA come from source)
-	docker buildx build --load --tag zluda-stack/zluda:local images/zluda
+images: $(RUN_STAMP) ## Build the images of this machine's stack (hours where it has a GPU)
+	$(BIN)/zluda-stack build $(ARGS)
 
 bench: $(DEV_STAMP) ## Measure speed and size, and print a table
 	$(BIN)/python -m benchmarks.run $(ARGS)
