@@ -45,8 +45,11 @@ def text(verdict: Verdict) -> str:
 
 
 def write_json(verdict: Verdict, path: Path) -> None:
-    """Write the verdict to `path`. Raises HostProblem when it cannot be written."""
-    plain = {"passed": verdict.reason is None, **msgspec.to_builtins(verdict)}
+    """Write the verdict to `path`; what passed needs no hint. Raises HostProblem when it cannot."""
+    passed = verdict.reason is None
+    plain = {"passed": passed, **msgspec.to_builtins(verdict)}
+    if passed:
+        del plain["hint"]
     raw = msgspec.json.encode(plain, order="sorted")
     write_atomic(path, msgspec.json.format(raw, indent=2) + b"\n")
 
