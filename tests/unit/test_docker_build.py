@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import io
+import os
+import signal
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -198,6 +202,29 @@ def test_the_log_of_the_build_before_is_kept(
 
     assert log.read_text() == "fine\n"
     assert (tmp_path / f"build-{image.name}.log.1").read_text() == "the build before\n"
+
+
+def test_ctrl_c_ends_the_build_and_leaves_no_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pid_file = tmp_path / "pid"
+    folder = _fake_docker(tmp_path, "", 0)
+    (folder / "docker").write_text(f"#!/bin/sh\necho $$ > {pid_file}\nexec sleep 600\n")
+    monkeypatch.setenv("PATH", str(folder), prepend=":")
+    press = threading.Thread(target=_interrupt_once_there, args=(pid_file,), daemon=True)
+
+    press.start()
+    with pytest.raises(KeyboardInterrupt):
+        build.build(_gpu_images()[:1], tmp_path, tmp_path / "logs", Silent())
+
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(pid_file.read_text()), 0)
+
+
+def _interrupt_once_there(pid_file: Path) -> None:
+    while not (pid_file.exists() and pid_file.read_text().strip()):
+        time.sleep(0.05)
+    os.kill(os.getpid(), signal.SIGINT)
 
 
 def test_importing_the_build_command_imports_no_docker() -> None:
