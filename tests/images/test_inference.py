@@ -67,6 +67,17 @@ def image(
     )
 
 
+@pytest.fixture(scope="module")
+def endpoint(standin: str) -> str:
+    """The endpoint's image, which fetches the model too."""
+    return build(
+        ROOT / "images/endpoint/Dockerfile",
+        target="endpoint",
+        tag="zluda-stack-test/endpoint",
+        contexts=standin_contexts(standin),
+    )
+
+
 @pytest.fixture
 def radeon(tmp_path: Path) -> Path:
     """The / of a host with an RX 7900 XTX, whose device nodes only the group 148 may open.
@@ -111,6 +122,17 @@ def test_without_a_device_the_service_ends_at_once_with_the_reason(clone: Clone)
     assert told.returncode == 1
     assert "CUDA_ERROR_NO_DEVICE" in told.stderr + told.stdout
     assert "no CUDA device shows up through ZLUDA" in told.stderr + told.stdout
+
+
+def test_up_ends_with_the_reason_and_not_with_a_server_on_the_cpu(
+    clone: Clone, endpoint: str
+) -> None:
+    clone.change({name: {"image": endpoint} for name in ("model", "endpoint")})
+    up = clone.compose("up", "--no-build")
+    assert up.returncode != 0
+    assert "model-1" in up.stdout
+    assert "no CUDA device shows up through ZLUDA" in up.stdout + up.stderr
+    assert clone.state("endpoint")["Status"] == "created"
 
 
 def test_a_node_that_was_passed_without_its_group_is_named_with_its_gid(
