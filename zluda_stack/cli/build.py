@@ -111,9 +111,14 @@ def _build(plan: Plan, images: Sequence[ImagePlan], folder: StackFolder) -> tupl
     from zluda_stack.render.project import render_project
 
     make_private(folder.root)
-    with output.progress() as progress, alone(folder.root, progress):
-        mirror(render_project(plan), folder.context)
-        return build(images, folder.context, folder.root, progress)
+    try:
+        with output.progress() as progress, alone(folder.root, progress):
+            mirror(render_project(plan), folder.context)
+            return build(images, folder.context, folder.root, progress)
+    except KeyboardInterrupt:
+        raise Interrupted(
+            "interrupted; what was built so far is kept", "`zluda-stack build` goes on from there."
+        ) from None
 
 
 def _print_dry_run(

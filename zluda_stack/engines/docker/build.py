@@ -92,7 +92,8 @@ def _failure(image: ImagePlan, output: BuildOutput, log: Path) -> StackError:
     tail = "\n".join(output.failed.output) if output.failed else ""
     if _DISK_FULL in said or _DISK_FULL in tail:
         return HostProblem(
-            f"the disk filled up while the image {image.name} was built", FREE_SPACE_HINT
+            f"the disk filled up while the image {image.name} was built",
+            f"{FREE_SPACE_HINT} The log: {log}",
         )
     if any(sign in said for sign in _NO_BUILDX):
         return HostProblem(
