@@ -73,13 +73,13 @@ choose_card() {
         version=$(property "$nodes/$number/properties" gfx_target_version)
         [ "${version:-0}" -gt 0 ] || continue
         name=$(target_name "$version")
-        node=$root/dev/dri/renderD$(property "$nodes/$number/properties" drm_render_minor)
+        node=/dev/dri/renderD$(property "$nodes/$number/properties" drm_render_minor)
         found=$(support "$name")
         if [ -z "$found" ]; then
             say "skipped: $name, which ZLUDA does not support"
             continue
-        elif [ ! -e "$node" ]; then
-            say "skipped: $name, since $node is missing"
+        elif [ ! -e "$root$node" ]; then
+            say "skipped: $name, since $root$node is missing"
             continue
         fi
         rank=$(card_memory "$nodes/$number")
@@ -119,8 +119,8 @@ write_env() {
         echo "ZLUDA_STACK_API_KEY_HASHES_FILE=./secrets/api_key_hashes"
         if [ -n "$target" ]; then
             echo "ZLUDA_STACK_GPU=$target"
-            echo "HOST_KFD=$kfd"
-            kfd_gid=$(stat -c %g "$kfd") render_gid=$(stat -c %g "$render_node")
+            [ -z "$root" ] || echo "HOST_ROOT=$root"
+            kfd_gid=$(stat -c %g "$kfd") render_gid=$(stat -c %g "$root$render_node")
             echo "HOST_KFD_GID=$kfd_gid"
             echo "HOST_RENDER_NODE=$render_node"
             # Compose refuses a gid that stands twice.

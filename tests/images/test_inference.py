@@ -84,9 +84,10 @@ def radeon(tmp_path: Path) -> Path:
 
     They are /dev/fuse by another name: a character device that anyone with the right may open.
     """
-    made = FakeHost(tmp_path / "host").with_node(1, RX_7900_XTX, vram_bytes=24 << 30)
+    card = RX_7900_XTX | {"drm_render_minor": 129}
+    made = FakeHost(tmp_path / "host").with_node(1, card, vram_bytes=24 << 30)
     number = Path("/dev/fuse").stat().st_rdev
-    for name in ("dev/kfd", "dev/dri/renderD128"):
+    for name in ("dev/kfd", "dev/dri/renderD129"):
         node = made.root / name
         node.parent.mkdir(parents=True, exist_ok=True)
         os.mknod(node, stat.S_IFCHR, number)
@@ -113,7 +114,7 @@ def run(clone: Clone, *command: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_the_non_root_user_opens_device_nodes_of_an_odd_group(clone: Clone) -> None:
-    told = run(clone, "bash", "-c", "id -u; : <>/dev/kfd && : <>/dev/dri/renderD128 && echo opened")
+    told = run(clone, "bash", "-c", "id -u; : <>/dev/kfd && : <>/dev/dri/renderD129 && echo opened")
     assert told.stdout.split() == ["10001", "opened"], told.stderr
 
 
@@ -140,7 +141,7 @@ def test_a_node_that_was_passed_without_its_group_is_named_with_its_gid(
 ) -> None:
     devices = (
         *("--device", f"{radeon}/dev/kfd:/dev/kfd"),
-        *("--device", f"{radeon}/dev/dri/renderD128:/dev/dri/renderD128"),
+        *("--device", f"{radeon}/dev/dri/renderD129:/dev/dri/renderD129"),
     )
     told = subprocess.run(
         ["docker", "run", "--rm", *devices, image], capture_output=True, text=True, check=False

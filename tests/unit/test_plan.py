@@ -68,6 +68,13 @@ def test_the_discrete_card_is_preferred_and_the_integrated_one_listed() -> None:
     assert "integrated" in skipped.reason
 
 
+def test_a_render_node_keeps_its_number_in_the_container() -> None:
+    services = plan_for(host("igpu-gfx1036-and-dgpu-gfx1201")).services
+    (devices,) = [service.devices for service in services if service.devices]
+    outside, inside = devices[1].removeprefix("${HOST_ROOT:-}").split("}:$", 1)
+    assert f"${inside}" == outside + "}"
+
+
 def test_the_integrated_card_is_taken_when_it_is_asked_for() -> None:
     plan = plan_for(host("igpu-gfx1036-and-dgpu-gfx1201"), gpu="gfx1036")
     assert plan.gpu is not None

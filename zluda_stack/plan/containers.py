@@ -133,7 +133,7 @@ def _server(catalog: Catalog, model: ModelPlan, build: str, tag: str) -> Service
 
 
 def _on_gpu(server: Service) -> Service:
-    kfd, node = optional("HOST_KFD", "/dev/kfd"), required("HOST_RENDER_NODE")
+    root, node = optional("HOST_ROOT"), required("HOST_RENDER_NODE")
     # Compose refuses a gid that stands twice, and on most hosts both nodes have the same: then
     # the second variable is left out, and the own group of the image's user stands in its place.
     gids = (required("HOST_KFD_GID"), optional("HOST_RENDER_GID", _OWN_GID))
@@ -143,7 +143,9 @@ def _on_gpu(server: Service) -> Service:
     return structs.replace(
         server,
         environment=server.environment | override,
-        devices=(f"{kfd}:/dev/kfd", f"{node}:/dev/dri/renderD128"),
+        # ROCm opens the render node by the number in the KFD topology, so it keeps its name
+        # (open_drm_render_device of libhsakmt).
+        devices=(f"{root}/dev/kfd:/dev/kfd", f"{root}{node}:{node}"),
         group_add=gids,
         volumes=("zluda-cache:/cache",),
         health=_health(int(server.environment["PORT"]), start_period=_FIRST_START_S),
