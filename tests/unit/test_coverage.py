@@ -82,6 +82,11 @@ def test_a_cuda_function_that_zluda_never_heard_of_is_told(known: Coverage) -> N
     ]
 
 
+def test_a_name_that_is_asked_with_and_without_a_version_counts_for_both(known: Coverage) -> None:
+    found = uses(known, Import("cuDream", "libcublas.so.13"), Import("cuDream"))
+    assert [use.library for use in found] == [None, "libcublas.so"]
+
+
 def test_what_is_no_cuda_function_is_not_counted(known: Coverage) -> None:
     assert uses(known, Import("cudaLaunchKernel"), Import("curl_easy_init"), Import("cut")) == []
 

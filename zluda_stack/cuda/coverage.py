@@ -25,7 +25,7 @@ class Support(str, Enum):
     UNKNOWN = "unknown to ZLUDA"
 
 
-class SymbolUse(Struct, frozen=True, order=True):
+class SymbolUse(Struct, frozen=True):
     """A CUDA function that a program imports; `library` is ZLUDA's, None when none exports it."""
 
     name: str
@@ -39,9 +39,8 @@ def cuda_symbols(coverage: Coverage, elf: Elf) -> tuple[SymbolUse, ...]:
     What a program looks up by name while it runs (dlsym, cuGetProcAddress) is no import: a
     static libcudart reaches the whole driver API that way.
     """
-    return tuple(
-        sorted(use for symbol in elf.imports if (use := _use(coverage, elf, symbol)) is not None)
-    )
+    uses = {use for symbol in elf.imports if (use := _use(coverage, elf, symbol)) is not None}
+    return tuple(sorted(uses, key=lambda use: (use.name, use.library or "")))
 
 
 def unknown_opcodes(coverage: Coverage, module: PtxModule) -> dict[str, int]:

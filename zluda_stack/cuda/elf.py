@@ -60,7 +60,7 @@ class Section(Struct, frozen=True):
     size: int
 
 
-class Import(Struct, frozen=True, order=True):
+class Import(Struct, frozen=True):
     """An undefined dynamic symbol; `library` is the one that its version is asked of, if any."""
 
     name: str
@@ -108,7 +108,8 @@ def read(path: Path) -> Elf:
             raise
         # pyelftools answers damage with whatever its own code stumbles over.
         except Exception as error:
-            raise damaged(path, str(error) or type(error).__name__) from error
+            problem = str(error) or type(error).__name__
+            raise damaged(path, f"its headers cannot be followed ({problem})") from error
 
 
 def damaged(path: Path | str, problem: str) -> UsageError:
@@ -125,14 +126,16 @@ def mapped(path: Path) -> Iterator[mmap.mmap]:
     if path.exists() and not path.is_file():
         raise UsageError(f"{path} is not a regular file", "Name a program or a shared library.")
     try:
-        with path.open("rb") as handle, mmap.mmap(handle.fileno(), 0, prot=mmap.PROT_READ) as data:
-            yield data
+        with path.open("rb") as handle:
+            data = mmap.mmap(handle.fileno(), 0, prot=mmap.PROT_READ)
     except OSError as error:
         raise HostProblem(
             f"cannot read {path}: {error.strerror}", "Check the path and its permissions."
         ) from error
     except ValueError as error:
         raise UsageError(f"{path} is empty", _HINT) from error
+    with data:
+        yield data
 
 
 class _Reader:
@@ -159,7 +162,7 @@ class _Reader:
             needed=tuple(dynamic.get("needed", ())),
             rpath=_one(dynamic, "rpath"),
             runpath=_one(dynamic, "runpath"),
-            imports=tuple(sorted(imports)),
+            imports=tuple(sorted(imports, key=lambda found: (found.name, found.library or ""))),
             exports=tuple(sorted(exports)),
             sections=tuple(self._placed(section) for section in self.sections),
         )

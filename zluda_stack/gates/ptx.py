@@ -54,7 +54,9 @@ def check(
     status 0 and leaves an ELF file for AMD's cards that holds every kernel of the module: with
     --ignore-errors, as ZLUDA compiles at run time, a kernel that it cannot parse is left out.
     """
-    work = list(_jobs(modules(files)))
+    found = list(modules(files))
+    progress(f"ptx: reading {counted(len(found), 'module')}")
+    work = list(_jobs(found))
     with ThreadPoolExecutor(max_workers=jobs) as pool:
         try:
             problems = pool.map(lambda job: _problem(job, compiler, target, seconds), work)
