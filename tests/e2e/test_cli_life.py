@@ -63,6 +63,8 @@ def test_a_second_up_leaves_a_healthy_stack_alone(typed: Typed) -> None:
     assert second.json["already_running"]
     assert second.json["status"]["services"] == first.json["status"]["services"]
     assert second.json["self_test"] == []
+    assert typed.up("--dry-run", "--json").json["already_running"]
+    assert not typed.up("--dry-run", "--json", "--context", "1024").json["already_running"]
 
 
 def test_under_json_only_facts_go_to_stdout(typed: Typed) -> None:
@@ -174,13 +176,3 @@ def test_a_dry_run_names_the_download_of_a_model_that_is_not_there(typed: Typed)
 
     assert done.json["download"]
     assert done.json["commands"]
-
-
-@pytest.mark.parametrize("command", ["restart", "logs"])
-def test_a_stack_that_never_was_is_said_to_be_none(command: str, typed: Typed) -> None:
-    told = run(command, "--name", "nobody")
-
-    assert typed.port
-    assert told.code in (ExitCode.USAGE, ExitCode.ENGINE)
-    assert "nobody" in told.err
-    assert "hint: " in told.err

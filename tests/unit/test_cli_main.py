@@ -332,6 +332,26 @@ def test_config_shows_each_value_with_its_origin(
     assert run("config", "get", "port").out == "8082\n"
 
 
+def test_config_shows_what_is_sound_beside_the_error_of_a_broken_file(home: Path) -> None:
+    write(user_file(home), "prot: 1\n")
+    write(Path("zluda-stack.yml"), "threads: 2\n")
+
+    shown, as_json = run("config", "show"), run("config", "show", "--json")
+
+    assert (shown.code, as_json.code) == (ExitCode.USAGE, ExitCode.USAGE)
+    assert f"error: {user_file(home)}:1: there is no setting 'prot'" in shown.err
+    assert any(line.split()[:2] == ["threads", "2"] for line in shown.out.splitlines())
+    assert as_json.json["threads"]["value"] == 2
+    assert as_json.json["error"]["exit_code"] == ExitCode.USAGE
+
+
+def test_a_dry_run_of_config_set_checks_and_writes_nothing(home: Path) -> None:
+    assert run("config", "set", "--dry-run", "port", "8081").code == ExitCode.OK
+    assert run("config", "set", "--dry-run", "port", "eighty").code == ExitCode.USAGE
+
+    assert not user_file(home).exists()
+
+
 def test_config_set_says_when_another_layer_wins(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 from pathlib import Path
 
 import msgspec
 import pytest
 
+from tests.unit.command_line import write
 from tests.unit.model_wheels import CONTENT, model_of, only_from, write_wheel
-from zluda_stack import paths
+from tests.unit.planning import host, plan_for
+from zluda_stack import locks, paths
 from zluda_stack.catalog.load import load
 from zluda_stack.catalog.schema import Catalog, Model
 from zluda_stack.cli import context
 from zluda_stack.cli.main import main
+from zluda_stack.engines.embedded.state import SUPERVISOR, StackFolder
 from zluda_stack.errors import ExitCode
+from zluda_stack.plan.types import to_json
 
 
 @pytest.fixture
@@ -100,10 +105,36 @@ def test_a_dry_rm_names_what_rm_would_delete(
     assert not any(path.exists() for path in doomed)
 
 
+def test_a_model_that_a_running_stack_serves_is_removed_by_force_only(
+    tiny: Model, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main(["models", "pull", tiny.name])
+    folder = StackFolder(paths.stack("two"))
+    plan = plan_for(host("laptop-without-gpu-or-docker"), name="two")
+    served = msgspec.structs.replace(plan.model, name=tiny.name, catalogued=tiny)
+    write(folder.plan, to_json(msgspec.structs.replace(plan, model=served)))
+    supervisor = locks.take(folder.lock(SUPERVISOR))
+    assert supervisor is not None
+    capsys.readouterr()
+
+    assert main(["models", "rm", tiny.name]) == ExitCode.HOST
+    told = capsys.readouterr().err
+    assert "error: the running stack two serves tiny" in told
+    assert "`zluda-stack down --name two` stops it" in told
+    assert listed(capsys) == {"tiny": "ready"}
+    assert main(["models", "rm", tiny.name, "--force"]) == ExitCode.OK
+    assert listed(capsys) == {"tiny": "not here"}
+
+    os.close(supervisor)
+    assert main(["models", "pull", tiny.name]) == ExitCode.OK
+    assert main(["models", "rm", tiny.name]) == ExitCode.OK
+
+
 def test_verify_is_content_with_whole_models_and_an_empty_store(
     tiny: Model, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["models", "verify"]) == ExitCode.OK
+    assert "The store has no whole model" in capsys.readouterr().out
     main(["models", "pull", tiny.name])
     capsys.readouterr()
     assert main(["models", "verify"]) == ExitCode.OK

@@ -11,8 +11,8 @@ import click
 
 from zluda_stack import paths
 from zluda_stack.cli import context, output
-from zluda_stack.cli.options import json_option
-from zluda_stack.errors import UsageError
+from zluda_stack.cli.options import dry_run_option, json_option
+from zluda_stack.errors import ExitCode, UsageError
 
 _which_file = click.option(
     "--user/--project",
@@ -35,19 +35,20 @@ def config() -> None:
 @json_option
 @click.pass_context
 def show(ctx: click.Context, *, as_json: bool) -> None:
-    """Show every setting, its value and origin."""
+    """Show every setting, its value and origin.
+
+    What a broken file says is left out, and its error shown; the exit code is 2 then.
+    """
     from zluda_stack.config.schema import known_settings
 
-    configured = context.configured(ctx, {})
+    configured, faults = context.sound({})
     values = {key: getattr(configured.settings, key) for key in known_settings()}
     if as_json:
-        output.print_json(
-            {
-                key: {"value": value, "origin": configured.origin(key)}
-                for key, value in values.items()
-            }
-        )
-        return
+        shown: dict[str, object] = {
+            key: {"value": value, "origin": configured.origin(key)} for key, value in values.items()
+        }
+        output.print_json(shown | ({"error": output.error_facts(faults[0])} if faults else {}))
+        ctx.exit(ExitCode.USAGE if faults else ExitCode.OK)
     output.table(
         ("setting", "value", "origin", "what it is"),
         [
@@ -55,6 +56,9 @@ def show(ctx: click.Context, *, as_json: bool) -> None:
             for key, value in values.items()
         ],
     )
+    for fault in faults:
+        output.complain(fault.message, fault.hint)
+    ctx.exit(ExitCode.USAGE if faults else ExitCode.OK)
 
 
 @config.command()
@@ -78,8 +82,9 @@ def get(ctx: click.Context, key: str, *, as_json: bool) -> None:
 @click.argument("key")
 @click.argument("value")
 @_which_file
+@dry_run_option
 @click.pass_context
-def set_(ctx: click.Context, key: str, value: str, *, user: bool) -> None:
+def set_(ctx: click.Context, key: str, value: str, *, user: bool, dry_run: bool) -> None:
     """Set KEY to VALUE in a settings file.
 
     Comments, order and all other values stay as they are.
@@ -87,9 +92,11 @@ def set_(ctx: click.Context, key: str, value: str, *, user: bool) -> None:
     from zluda_stack.config.edit import set_value, setting_named
 
     file = _file(user=user)
-    written = set_value(file, key, value)
+    written = set_value(file, key, value, dry_run=dry_run)
     name = setting_named(key).key
-    output.say(f"{name}: {_as_text(written)} ({file})")
+    output.say(f"{name}: {_as_text(written)} ({file}{', not written' if dry_run else ''})")
+    if dry_run:
+        return
     origin = context.configured(ctx, {}).origin(name)
     if not origin.where.startswith(f"{file}:"):
         output.warn(f"it has no effect here: {origin} wins over it", "Unset it there as well.")

@@ -10,7 +10,7 @@ import click
 
 from zluda_stack.cli import context, output
 from zluda_stack.cli.options import dry_run_option, json_option, settings_options
-from zluda_stack.errors import EngineFailure, PlanRefused, UsageError
+from zluda_stack.errors import PlanRefused, UsageError
 
 if TYPE_CHECKING:
     from zluda_stack.render.clients import Connection, Json
@@ -127,13 +127,13 @@ def _connection(ctx: click.Context, flags: dict[str, object]) -> Connection:
     """The connection to the stack that the settings name. Raises EngineFailure without one."""
     from zluda_stack import keys
     from zluda_stack.engines import saved_plan
+    from zluda_stack.engines.common import never_started
     from zluda_stack.render.clients import connection
 
     name = context.configured(ctx, flags).settings.name
     plan, key = saved_plan(name), keys.read_key(name)
     if plan is None or key is None:
-        up = "zluda-stack up" if name == "default" else f"zluda-stack up --name {name}"
-        raise EngineFailure(f"no stack {name} was started yet", f"`{up}` starts it.")
+        raise never_started(name)
     return connection(plan, key)
 
 

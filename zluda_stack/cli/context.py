@@ -46,6 +46,32 @@ def configured(ctx: click.Context, flags: Mapping[str, object]) -> Configured:  
     return layers.load(flags, os.environ, project_file(), paths.config_file())
 
 
+def sound(flags: Mapping[str, object]) -> tuple[Configured, list[UsageError]]:
+    """The settings of this run as far as their layers are without fault, and the faults."""
+    from zluda_stack import paths
+    from zluda_stack.config import layers
+
+    return layers.load_sound(flags, os.environ, project_file(), paths.config_file())
+
+
+def stack_name(flags: Mapping[str, object]) -> str:
+    """The name of the stack alone, for commands that must work with a broken settings file.
+
+    Such a file is warned of and passed over. Raises UsageError for a flag or variable that is
+    wrong.
+    """
+    from zluda_stack.cli import output
+    from zluda_stack.config import layers
+
+    given = layers.from_environment(os.environ) | layers.from_flags(flags)
+    if "name" in given:
+        return str(given["name"][0])
+    found, faults = sound(flags)
+    for fault in faults:
+        output.warn(f"{fault.message}; this goes on without that file", fault.hint)
+    return found.settings.name
+
+
 def project_file() -> Path | None:
     """The zluda-stack.yml of the current folder or a parent that belongs to it, or None."""
     from zluda_stack.config import layers
@@ -99,9 +125,14 @@ def read_host_facts(path: Path) -> HostFacts:
         ) from error
 
 
+def is_replay(ctx: click.Context) -> bool:
+    """True when this run was given the facts of another machine."""
+    return invocation(ctx).host_facts is not None
+
+
 def refuse_replay(ctx: click.Context, verb: str) -> None:
     """Raises UsageError when this run was given the facts of another machine."""
-    if invocation(ctx).host_facts is not None:
+    if is_replay(ctx):
         raise UsageError(
             f"--host-facts describes another machine, and `{verb}` acts on this one",
             "Add --dry-run, or leave --host-facts out.",

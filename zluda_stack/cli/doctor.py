@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from zluda_stack.cli import context, output
+from zluda_stack.program import as_typed
 
 if TYPE_CHECKING:
     from zluda_stack.catalog.schema import Catalog
@@ -44,7 +45,7 @@ def doctor(ctx: click.Context, capture: Path | None, *, as_json: bool) -> None:
     for notice in plan.warnings:
         output.warn(notice.message, notice.hint)
     require_runnable(plan)
-    output.say("`zluda-stack up` has all it needs here.")
+    output.say(as_typed("`zluda-stack up` has all it needs here."))
 
 
 @click.command()

@@ -268,8 +268,9 @@ def _report(error: BaseException, run: Invocation, arguments: list[str]) -> int:
 def _tell_json(told: StackError) -> None:
     import json
 
-    body = {"message": told.message, "hint": told.hint, "exit_code": int(told.exit_code)}
-    click.echo(json.dumps({"error": body}, indent=2))
+    from zluda_stack.cli import output
+
+    click.echo(json.dumps({"error": output.error_facts(told)}, indent=2))
 
 
 def _tell_people(error: BaseException, told: StackError, *, no_color: bool) -> None:

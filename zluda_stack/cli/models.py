@@ -54,13 +54,16 @@ def pull(name: str, *, dry_run: bool) -> None:
 
 @models.command()
 @click.argument("name")
+@click.option("--force", is_flag=True, help="Remove it even while a stack serves it.")
 @dry_run_option
-def rm(name: str, *, dry_run: bool) -> None:
+def rm(name: str, *, force: bool, dry_run: bool) -> None:
     """Remove the model NAME, or what a stopped pull of it left."""
     from zluda_stack.models.listing import find_entry
 
     store = _store()
     entry = find_entry(store, name)
+    if not force:
+        _require_unserved(name)
     if dry_run:
         output.say(shlex.join(("rm", "-rf", *map(str, store.removal(name)))))
         return
@@ -86,10 +89,24 @@ def verify(ctx: click.Context, names: tuple[str, ...], *, as_json: bool) -> None
         ctx.exit(ExitCode.HOST if damaged else ExitCode.OK)
     for check in checks:
         output.say(_verdict(check))
+    if not checks:
+        output.say("The store has no whole model to check.")
     if damaged:
         raise HostProblem(
             f"{len(damaged)} of {len(checks)} models are damaged: {', '.join(damaged)}",
             f"They are not served any more; `zluda-stack models pull {damaged[0]}` heals it.",
+        )
+
+
+def _require_unserved(model: str) -> None:
+    """Raises HostProblem when a running stack serves `model` from the store."""
+    from zluda_stack.engines import stacks_serving
+    from zluda_stack.program import command
+
+    for stack in stacks_serving(model):
+        raise HostProblem(
+            f"the running stack {stack} serves {model}",
+            f"`{command('down', stack)}` stops it; --force removes the model all the same.",
         )
 
 

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, TextIO
 
 import click
 
+from zluda_stack.program import as_typed
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from contextlib import AbstractContextManager
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress as RichProgress
     from rich.progress import TaskID
 
+    from zluda_stack.errors import StackError
     from zluda_stack.progress import Progress
 
 _SECONDS_BETWEEN_PLAIN_LINES = 5.0
@@ -62,10 +65,20 @@ def complain(message: str, hint: str, *, no_color: bool = False) -> None:
     _two_lines("error", "red", message, hint, color=use_color(sys.stderr, no_color=no_color))
 
 
+def error_facts(error: StackError) -> dict[str, object]:
+    """`error` as it stands under "error" in JSON."""
+    return {
+        "message": error.message,
+        "hint": as_typed(error.hint),
+        "exit_code": int(error.exit_code),
+    }
+
+
 def _two_lines(label: str, hue: str, message: str, hint: str, *, color: bool) -> None:
     click.echo(f"{click.style(f'{label}:', fg=hue, bold=True)} {message}", err=True, color=color)
     if hint:
-        click.echo(f"{click.style('hint:', fg='cyan')} {hint}", err=True, color=color)
+        styled = click.style("hint:", fg="cyan")
+        click.echo(f"{styled} {as_typed(hint)}", err=True, color=color)
 
 
 def print_json(obj: object) -> None:

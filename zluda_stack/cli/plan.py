@@ -8,6 +8,7 @@ import click
 
 from zluda_stack.cli import context, output
 from zluda_stack.cli.options import json_option, settings_options
+from zluda_stack.program import as_typed
 
 if TYPE_CHECKING:
     from zluda_stack.plan.types import Plan
@@ -47,7 +48,7 @@ def _print(plan: Plan) -> None:
         output.say(f"skipped: {skipped.gpu}: {skipped.reason}")
     for warning in plan.warnings:
         output.say(f"warning: {warning.message}")
-        output.say(f"hint: {warning.hint}")
+        output.say(f"hint: {as_typed(warning.hint)}")
     for need in plan.unmet:
         output.say(f"this machine lacks: {need.message}")
-        output.say(f"hint: {need.hint}")
+        output.say(f"hint: {as_typed(need.hint)}")

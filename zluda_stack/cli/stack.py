@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shlex
 from typing import TYPE_CHECKING
 
@@ -10,12 +11,18 @@ import click
 from zluda_stack import keys, paths
 from zluda_stack.cli import context, output
 from zluda_stack.cli.options import dry_run_option, json_option, settings_options, yes_option
-from zluda_stack.errors import EngineFailure, ExitCode
+from zluda_stack.errors import EngineFailure, ExitCode, Interrupted
+from zluda_stack.program import command
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
     from zluda_stack.engines.base import Engine, StackStatus
     from zluda_stack.plan.types import Plan
     from zluda_stack.verify.selftest import Check
+
+# All that `status` shows of the logs of what crashed; `logs` shows the rest.
+_LOG_LINES = 10
 
 _all_option = click.option("--all", "every", is_flag=True, help="Every stack of this user.")
 _selftest_option = click.option(
@@ -49,41 +56,51 @@ def up(
     from zluda_stack.engines import engine_for, require_same_engine
     from zluda_stack.plan.resolve import require_runnable
 
-    plan = resolve(ctx, flags)
-    (output.note if as_json else output.heading)(plan.headline)
-    for warning in plan.warnings:
-        output.warn(warning.message, warning.hint)
-    require_runnable(plan)
-    engine = engine_for(plan.engine)
-    if dry_run:
-        _print_dry_run(plan, engine, as_json=as_json)
-        return
-    context.refuse_replay(ctx, "up")
-    require_same_engine(plan)
-    _agree_to_build(plan, yes=yes, show=not as_json)
-    _start(plan, engine, selftest=selftest, as_json=as_json)
+    with _hint_on_interrupt(flags):
+        plan = resolve(ctx, flags)
+        (output.note if as_json else output.heading)(plan.headline)
+        for warning in plan.warnings:
+            output.warn(warning.message, warning.hint)
+        require_runnable(plan)
+        engine = engine_for(plan.engine)
+        if dry_run:
+            is_up = not context.is_replay(ctx) and engine.is_up(plan)
+            _print_dry_run(plan, engine, is_up=is_up, as_json=as_json)
+            return
+        context.refuse_replay(ctx, "up")
+        require_same_engine(plan)
+        _agree_to_build(plan, yes=yes, show=not as_json)
+        _start(plan, engine, selftest=selftest, as_json=as_json)
 
 
 @click.command()
 @settings_options("name")
 @_selftest_option
+@dry_run_option
 @json_option
 @click.pass_context
-def restart(ctx: click.Context, flags: dict[str, object], *, selftest: bool, as_json: bool) -> None:
+def restart(
+    ctx: click.Context, flags: dict[str, object], *, selftest: bool, dry_run: bool, as_json: bool
+) -> None:
     """Stop the stack and start it as it was."""
     from zluda_stack.engines import engine_for, saved_plan
+    from zluda_stack.engines.common import never_started
 
-    name = context.configured(ctx, flags).settings.name
-    plan = saved_plan(name)
-    if plan is None:
-        raise EngineFailure(
-            f"no stack {name} was started before", f"`{_command('up', name)}` starts it."
-        )
-    engine = engine_for(plan.engine)
-    (output.note if as_json else output.heading)(plan.headline)
-    with output.progress() as progress:
-        engine.down(name, progress)
-    _start(plan, engine, selftest=selftest, as_json=as_json)
+    if not dry_run:
+        context.refuse_replay(ctx, "restart")
+    with _hint_on_interrupt(flags):
+        name = context.configured(ctx, flags).settings.name
+        plan = saved_plan(name)
+        if plan is None:
+            raise never_started(name)
+        engine = engine_for(plan.engine)
+        (output.note if as_json else output.heading)(plan.headline)
+        if dry_run:
+            _print_dry_run(plan, engine, is_up=False, as_json=as_json)
+            return
+        with output.progress() as progress:
+            engine.down(name, progress)
+        _start(plan, engine, selftest=selftest, as_json=as_json)
 
 
 @click.command()
@@ -92,19 +109,32 @@ def restart(ctx: click.Context, flags: dict[str, object], *, selftest: bool, as_
 @click.option(
     "--volumes", is_flag=True, help="Remove a container stack's model copy and kernel cache too."
 )
+@dry_run_option
 @json_option
 @click.pass_context
 def down(
-    ctx: click.Context, flags: dict[str, object], *, every: bool, volumes: bool, as_json: bool
+    ctx: click.Context,
+    flags: dict[str, object],
+    *,
+    every: bool,
+    volumes: bool,
+    dry_run: bool,
+    as_json: bool,
 ) -> None:
     """Stop the stack. Its API key and the models stay."""
     from zluda_stack.engines import engine_of, stack_names
 
-    names = stack_names() if every else [context.configured(ctx, flags).settings.name]
+    if not dry_run:
+        context.refuse_replay(ctx, "down")
     stopped: dict[str, bool] = {}
-    with output.progress() as progress:
-        for name in names:
-            stopped[name] = engine_of(name).down(name, progress, volumes=volumes)
+    with _hint_on_interrupt(flags):
+        names = stack_names() if every else [context.stack_name(flags)]
+        if dry_run:
+            _print_dry_down(names, volumes=volumes, as_json=as_json)
+            return
+        with output.progress() as progress:
+            for name in names:
+                stopped[name] = engine_of(name).down(name, progress, volumes=volumes)
     if as_json:
         output.print_json({"stopped": stopped})
         return
@@ -128,7 +158,7 @@ def status(ctx: click.Context, flags: dict[str, object], *, every: bool, as_json
     from zluda_stack.engines import engine_of, stack_names
     from zluda_stack.engines.base import State
 
-    names = stack_names() if every else [context.configured(ctx, flags).settings.name]
+    names = stack_names() if every else [context.stack_name(flags)]
     found = [engine_of(name).status(name) for name in names]
     if as_json:
         output.print_json(found if every else found[0])
@@ -160,9 +190,24 @@ def logs(
     """Show what the services wrote, or only SERVICE."""
     from zluda_stack.engines import engine_of
 
-    name = context.configured(ctx, flags).settings.name
-    for line in engine_of(name).logs(name, service, tail, follow=follow):
-        output.say(line)
+    name = context.stack_name(flags)
+    try:
+        for line in engine_of(name).logs(name, service, tail, follow=follow):
+            output.say(line)
+    except KeyboardInterrupt:
+        if not follow:
+            raise
+        ctx.exit(ExitCode.INTERRUPTED)  # the way to end it, so nothing to complain of
+
+
+@contextlib.contextmanager
+def _hint_on_interrupt(flags: Mapping[str, object]) -> Iterator[None]:
+    """On Ctrl-C that no engine was there to answer, say how to see what runs."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        name = str(flags.get("name", "default"))
+        raise Interrupted("interrupted", f"`{command('status', name)}` shows what runs.") from None
 
 
 def _start(plan: Plan, engine: Engine, *, selftest: bool, as_json: bool) -> None:
@@ -194,9 +239,15 @@ def _self_test(plan: Plan, *, show: bool) -> tuple[Check, ...]:
     """Ask the endpoint real questions. Raises EngineFailure unless every answer is right."""
     from zluda_stack.verify import selftest
 
-    with output.progress() as progress:
-        progress.step("asking the model in both dialects")
-        checks = selftest.run(plan.endpoint.url, keys.ensure_key(plan.name), plan.model.name)
+    try:
+        with output.progress() as progress:
+            progress.step("asking the model in both dialects")
+            checks = selftest.run(plan.endpoint.url, keys.ensure_key(plan.name), plan.model.name)
+    except KeyboardInterrupt:
+        raise Interrupted(
+            f"interrupted; the stack {plan.name} is left running, not fully tested",
+            f"`{command('down', plan.name)}` stops it.",
+        ) from None
     if show:
         for check in checks:
             mark, told = ("✓", check.text) if check.ok else ("✗", check.detail)
@@ -205,7 +256,7 @@ def _self_test(plan: Plan, *, show: bool) -> tuple[Check, ...]:
     if failed:
         raise EngineFailure(
             f"the self-test failed: {failed[0].name}: {failed[0].detail}",
-            f"The stack is left running; `{_command('logs', plan.name)}` shows what it wrote.",
+            f"The stack is left running; `{command('logs', plan.name)}` shows what it wrote.",
         )
     return checks
 
@@ -215,33 +266,49 @@ def _print_ready(plan: Plan, *, untouched: bool) -> None:
     output.say(f"{verb}: {plan.endpoint.url} serves {plan.model.name}")
     output.say()
     next_steps = {
-        f'eval "$({_command("connect env", plan.name)})"': "point your tools at it",
-        _command("logs -f", plan.name): "see what it does",
-        _command("down", plan.name): "stop it",
+        f'eval "$({command("connect env", plan.name)})"': "point your tools at it",
+        command("logs -f", plan.name): "see what it does",
+        command("down", plan.name): "stop it",
     }
     width = max(map(len, next_steps))
-    for command, purpose in next_steps.items():
-        output.say(f"  {command:{width}}  # {purpose}")
+    for line, purpose in next_steps.items():
+        output.say(f"  {line:{width}}  # {purpose}")
 
 
-def _print_dry_run(plan: Plan, engine: Engine, *, as_json: bool) -> None:
+def _print_dry_run(plan: Plan, engine: Engine, *, is_up: bool, as_json: bool) -> None:
     """Print the exact commands of `up`, the download of the model first where it is needed.
 
     A container stack fetches its model in a container.
     """
     from zluda_stack.models.store import Store
 
-    model = plan.model.catalogued if plan.engine == "embedded" else None
+    model = plan.model.catalogued if plan.engine == "embedded" and not is_up else None
     pull = () if model is None else Store(paths.model_store()).pull_commands(model)
-    commands = engine.commands(plan)
+    commands = () if is_up else engine.commands(plan)
     if as_json:
-        output.print_json({"download": pull, "commands": commands})
+        output.print_json({"already_running": is_up, "download": pull, "commands": commands})
         return
+    if is_up:
+        output.say(f"{plan.endpoint.url} runs as planned and is healthy: nothing would be done.")
     if model is not None and pull:
         size = "" if model.size is None else f" ({output.megabytes(model.size)})"
         output.say(f"# fetch the model {model.name}{size}")
-    for command in (*pull, *commands):
-        output.say(shlex.join(command))
+    for line in (*pull, *commands):
+        output.say(shlex.join(line))
+
+
+def _print_dry_down(names: list[str], *, volumes: bool, as_json: bool) -> None:
+    from zluda_stack.engines import engine_of
+    from zluda_stack.engines.base import State
+
+    runs = {name: engine_of(name).status(name).state is not State.STOPPED for name in names}
+    if as_json:
+        output.print_json({"would_stop": runs, "remove_volumes": volumes})
+        return
+    for name, is_there in runs.items():
+        output.say(f"{name} would be stopped." if is_there else f"{name} is not running.")
+        if volumes:
+            output.say(f"The volumes of {name} would be removed, where it has any.")
 
 
 def _print_one(status: StackStatus) -> None:
@@ -259,11 +326,12 @@ def _print_one(status: StackStatus) -> None:
                 for one in status.services
             ],
         )
-    for service in status.services:
-        for line in service.log_tail:
-            output.say(f"{service.name}: {line}")
     if not status.healthy:
-        output.say(f"`{_command('up', status.name)}` starts it.")
+        output.say(f"`{command('up', status.name)}` starts it.")
+    told = [service for service in status.services if service.log_tail]
+    for service in told:
+        for line in service.log_tail[-max(1, _LOG_LINES // len(told)) :]:
+            output.say(f"{service.name}: {line}")
 
 
 def _print_all(found: list[StackStatus]) -> None:
@@ -285,10 +353,6 @@ def _print_all(found: list[StackStatus]) -> None:
             for one in found
         ],
     )
-
-
-def _command(verb: str, name: str) -> str:
-    return f"zluda-stack {verb}" + ("" if name == "default" else f" --name {name}")
 
 
 def _or_dash(value: object) -> str:

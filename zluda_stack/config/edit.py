@@ -31,12 +31,12 @@ def setting_named(key: str) -> Setting:
     raise UsageError(f"there is no setting {key!r}", f"{hint}`zluda-stack config show` lists all.")
 
 
-def set_value(path: Path, key: str, text: str) -> object:
+def set_value(path: Path, key: str, text: str, *, dry_run: bool = False) -> object:
     """Give the setting `key` the value that `text` says in the file at `path`; returns it.
 
     Comments, order and the other values stay as they are; the file is made when there is none.
-    Raises UsageError for an unknown key, a value that the setting does not take, or a file
-    that is broken already; nothing is written then.
+    With `dry_run` nothing is written. Raises UsageError for an unknown key, a value that the
+    setting does not take, or a file that is broken already; nothing is written then.
     """
     setting = setting_named(key)
     value = lenient(setting, text, setting.key)
@@ -51,7 +51,8 @@ def set_value(path: Path, key: str, text: str) -> object:
             f"cannot change {setting.key} in {path} and leave everything else as it is",
             "Change it by hand: `zluda-stack config edit`.",
         )
-    write_atomic(path, text_after, mode=_mode(path))
+    if not dry_run:
+        write_atomic(path, text_after, mode=_mode(path))
     return value
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Literal
 
@@ -32,20 +32,38 @@ def load(
     `project_file` what `find_project_file` found. Raises UsageError for an unknown key or a
     value that the setting does not take, naming flag, variable, or file and line.
     """
-    layers = (
-        from_file(user_file, "user file"),
-        from_file(project_file, "project file") if project_file else {},
-        from_environment(environ),
-        from_flags(flags),
+    configured, faults = load_sound(flags, environ, project_file, user_file)
+    for fault in faults:
+        raise fault
+    return configured
+
+
+def load_sound(
+    flags: Mapping[str, object],
+    environ: Mapping[str, str],
+    project_file: Path | None,
+    user_file: Path,
+) -> tuple[Configured, list[UsageError]]:
+    """As `load`, but a layer with a fault is left out; the faults come with the settings."""
+    layers: tuple[Callable[[], Layer], ...] = (
+        lambda: from_file(user_file, "user file"),
+        lambda: from_file(project_file, "project file") if project_file else {},
+        lambda: from_environment(environ),
+        lambda: from_flags(flags),
     )
     merged: Layer = {}
+    faults: list[UsageError] = []
     for layer in layers:
-        merged |= layer
+        try:
+            merged |= layer()
+        except UsageError as fault:
+            faults.append(fault)
     values = {key: value for key, (value, _) in merged.items()}
-    return Configured(
+    configured = Configured(
         settings=msgspec.convert(values, Settings),
         origins={key: origin for key, (_, origin) in merged.items()},
     )
+    return configured, faults
 
 
 def find_project_file(folder: Path, home: Path) -> Path | None:

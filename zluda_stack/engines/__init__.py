@@ -56,6 +56,23 @@ def stack_names() -> list[str]:
     return [place.name for place in places if is_name(place.name)]
 
 
+def stacks_serving(model: str) -> list[str]:
+    """The names of the stacks that run with the catalogue's `model` out of the model store.
+
+    A container stack has a copy of its own.
+    """
+    from zluda_stack.engines.base import State
+
+    def serves(name: str) -> bool:
+        plan = saved_plan(name)
+        if plan is None or plan.engine != "embedded" or plan.model.catalogued is None:
+            return False
+        runs = engine_for(plan.engine).status(name).state is not State.STOPPED
+        return runs and plan.model.catalogued.name == model
+
+    return [name for name in stack_names() if serves(name)]
+
+
 def engine_of(name: str) -> Engine:
     """The engine that runs the stack `name`.
 
@@ -79,6 +96,7 @@ def require_same_engine(plan: Plan) -> None:
     Each engine sees its own processes only; two would fight for the port and the state.
     """
     from zluda_stack.engines.base import State
+    from zluda_stack.program import command
 
     before = saved_plan(plan.name)
     if before is None or before.engine == plan.engine:
@@ -86,5 +104,5 @@ def require_same_engine(plan: Plan) -> None:
     if engine_for(before.engine).status(plan.name).state is not State.STOPPED:
         raise HostProblem(
             f"the stack {plan.name} runs with the {before.engine} engine",
-            f"`zluda-stack down --name {plan.name}` stops it; or choose another --name.",
+            f"`{command('down', plan.name)}` stops it; or choose another --name.",
         )

@@ -54,6 +54,9 @@ class Engine(Protocol):
     def commands(self, plan: Plan) -> tuple[tuple[str, ...], ...]:
         """The exact commands that `up` would run, for --dry-run."""
 
+    def is_up(self, plan: Plan) -> bool:
+        """True when `up` would leave everything as it is: the stack runs this plan, healthy."""
+
     def up(self, plan: Plan, progress: Progress) -> StackStatus:
         """Bring the stack to the plan and return when the endpoint answers.
 

@@ -9,8 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from zluda_stack import locks
-from zluda_stack.errors import HostProblem
+from zluda_stack.errors import EngineFailure, HostProblem, Interrupted
 from zluda_stack.plan.types import EndpointPlan
+from zluda_stack.program import command
 from zluda_stack.progress import Progress
 
 PROGRESS_SECONDS = 5
@@ -53,6 +54,19 @@ def undisturbed() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, handler)
+
+
+def never_started(name: str) -> EngineFailure:
+    """The error of who needs the stack `name` before there was one."""
+    return EngineFailure(f"no stack {name} was started yet", f"`{command('up', name)}` starts it.")
+
+
+def stop_interrupted(name: str) -> Interrupted:
+    """The error of Ctrl-C while the stack `name` is being stopped."""
+    return Interrupted(
+        f"interrupted; the stack {name} may still be stopping",
+        f"`{command('status', name)}` shows what is left; `{command('down', name)}` goes on.",
+    )
 
 
 def answers(endpoint: EndpointPlan) -> bool:

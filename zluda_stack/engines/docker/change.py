@@ -17,6 +17,7 @@ from zluda_stack.engines.docker.state import Mark, StackFolder, read_plan, write
 from zluda_stack.errors import EngineFailure, HostProblem, Interrupted, StackError
 from zluda_stack.files import write_atomic
 from zluda_stack.plan.types import ImagePlan, Plan, to_json
+from zluda_stack.program import command
 from zluda_stack.progress import Progress
 from zluda_stack.render.project import render_project
 
@@ -41,7 +42,7 @@ class Change:
         current = read_plan(folder)
         status = stack.status(client, folder, current, present)
         new_secrets = write_secrets(plan, folder)
-        if status.healthy and not new_secrets and self._runs_already(current):
+        if status.healthy and not new_secrets and self.matches(current):
             return
         if not _listens_there(present, current, plan):
             ports.require_free(plan.endpoint)
@@ -56,7 +57,8 @@ class Change:
             else:
                 self._start_anew(client, stuck=stack.is_stuck(status, present))
 
-    def _runs_already(self, current: Plan | None) -> bool:
+    def matches(self, current: Plan | None) -> bool:
+        """True when the plan `current` made the very containers that this one asks for."""
         return _same_run(current, self._plan) and holds(self._files, self._folder.project)
 
     def _start_anew(self, client: DockerClient, *, stuck: bool) -> None:
@@ -113,11 +115,11 @@ class Change:
         if self._made:
             return Interrupted(
                 f"interrupted; the stack {self._plan.name} is stopped",
-                "`zluda-stack up` starts it.",
+                f"`{command('up', self._plan.name)}` starts it.",
             )
         return Interrupted(
             "interrupted; nothing that runs was changed, and finished build steps are kept",
-            "`zluda-stack up` goes on.",
+            f"`{command('up', self._plan.name)}` goes on.",
         )
 
 

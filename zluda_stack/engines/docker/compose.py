@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from zluda_stack import program
 from zluda_stack.engines.docker.state import StackFolder
 from zluda_stack.errors import EngineFailure, HostProblem
 
@@ -90,7 +91,7 @@ def down(stack: str, folder: StackFolder, *options: str) -> None:
         said = folder.compose_log.read_text(errors="replace").strip()
         raise EngineFailure(
             f"docker compose could not stop the stack {stack}:\n{said}",
-            "`docker ps` shows what is left; `zluda-stack down` tries again.",
+            f"`docker ps` shows what is left; `{program.command('down', stack)}` tries again.",
         )
     folder.mark.unlink(missing_ok=True)
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from zluda_stack import paths
+from zluda_stack import keys, paths
 from zluda_stack.engines.base import StackStatus, State
-from zluda_stack.engines.common import alone, make_private
+from zluda_stack.engines.common import alone, make_private, never_started, stop_interrupted
 from zluda_stack.engines.docker import build, compose, containers, stack
 from zluda_stack.engines.docker.change import Change, served_images
 from zluda_stack.engines.docker.state import StackFolder, read_plan
-from zluda_stack.errors import Interrupted, UsageError
+from zluda_stack.errors import UsageError
 from zluda_stack.plan.types import Plan
-from zluda_stack.progress import Progress
+from zluda_stack.progress import Progress, Silent
 from zluda_stack.render.project import render_project
 
 
@@ -29,6 +29,12 @@ class DockerEngine:
             *(build.command(image, folder.context) for image in served_images(plan)),
             compose.up(plan.name, folder.project / file),
         )
+
+    def is_up(self, plan: Plan) -> bool:
+        """True when the containers were made from this plan and the stack is healthy."""
+        folder = StackFolder(paths.stack(plan.name))
+        made = Change(plan, folder, Silent()).matches(read_plan(folder))
+        return made and keys.read_key(plan.name) is not None and self.status(plan.name).healthy
 
     def up(self, plan: Plan, progress: Progress) -> StackStatus:
         """Bring the stack to `plan` and return when the endpoint answers.
@@ -64,10 +70,7 @@ class DockerEngine:
                 compose.down(name, folder, *(("--volumes",) if volumes else ()))
                 return there
         except KeyboardInterrupt:
-            raise Interrupted(
-                f"interrupted; the stack {name} may still be stopping",
-                "`zluda-stack status` shows what is left; `zluda-stack down` goes on.",
-            ) from None
+            raise stop_interrupted(name) from None
 
     def status(self, name: str) -> StackStatus:
         """What is true now: the containers' states, and one request to the endpoint.
@@ -85,7 +88,7 @@ class DockerEngine:
         folder = StackFolder(paths.stack(name))
         plan = read_plan(folder)
         if plan is None:
-            raise UsageError(f"there is no stack named {name}", "`zluda-stack up` starts one.")
+            raise never_started(name)
         services = [one.name for one in plan.services]
         if service is not None and service not in services:
             raise UsageError(

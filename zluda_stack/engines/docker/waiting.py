@@ -19,6 +19,7 @@ from zluda_stack.engines.docker.containers import Container
 from zluda_stack.engines.docker.state import StackFolder
 from zluda_stack.errors import EngineFailure, HostProblem, StackError
 from zluda_stack.plan.types import Plan
+from zluda_stack.program import command
 from zluda_stack.progress import Progress
 
 if TYPE_CHECKING:
@@ -137,4 +138,4 @@ class _Watch:
 
     @property
     def _hint(self) -> str:
-        return f"`zluda-stack logs --name {self._plan.name}` shows the whole log."
+        return f"`{command('logs', self._plan.name)}` shows the whole log."

@@ -15,7 +15,9 @@ from zluda_stack.engines.common import (
     PROGRESS_SECONDS,
     alone,
     make_private,
+    never_started,
     spell_exit,
+    stop_interrupted,
     undisturbed,
 )
 from zluda_stack.engines.embedded import commands
@@ -25,6 +27,7 @@ from zluda_stack.engines.embedded.stopping import stop
 from zluda_stack.errors import EngineFailure, HostProblem, Interrupted, UsageError
 from zluda_stack.files import write_atomic
 from zluda_stack.plan.types import ModelPlan, Plan, to_json
+from zluda_stack.program import command
 from zluda_stack.progress import Progress, Silent
 
 Locate = Callable[[ModelPlan, Progress], Path]
@@ -70,6 +73,11 @@ class EmbeddedEngine:
             commands.endpoint(folder, plan),
         )
 
+    def is_up(self, plan: Plan) -> bool:
+        """True when the stack runs this plan and is healthy."""
+        folder = StackFolder(paths.stack(plan.name))
+        return _runs(folder, plan) and self.status(plan.name).healthy
+
     def up(self, plan: Plan, progress: Progress) -> StackStatus:
         """Bring the stack to `plan` and return when the endpoint answers.
 
@@ -92,7 +100,7 @@ class EmbeddedEngine:
         status = self.status(plan.name)
         lives = folder.lives(SUPERVISOR)
         current = read_plan(folder) if lives else None
-        if current is not None and folder.key.exists() and same_run(current, plan):
+        if _runs(folder, plan):
             if status.state is State.RUNNING:
                 status = self._give_time(plan, status, progress)
             if status.healthy:
@@ -139,10 +147,7 @@ class EmbeddedEngine:
             with alone(folder.root, progress):
                 return stop(folder, progress)
         except KeyboardInterrupt:
-            raise Interrupted(
-                f"interrupted; the stack {name} may still be stopping",
-                "`zluda-stack status` shows what is left; `zluda-stack down` goes on.",
-            ) from None
+            raise stop_interrupted(name) from None
 
     def status(self, name: str) -> StackStatus:
         """What is true now: held locks, recorded ends, and one request to the endpoint."""
@@ -152,7 +157,7 @@ class EmbeddedEngine:
         """Log lines, oldest first, `service: line` when `service` is None."""
         folder = StackFolder(paths.stack(name))
         if not folder.root.is_dir():
-            raise UsageError(f"there is no stack named {name}", "`zluda-stack up` starts one.")
+            raise never_started(name)
         if service is not None and service not in SERVICES:
             raise UsageError(
                 f"the stack has no service {service}", f"Its services: {', '.join(SERVICES)}."
@@ -212,9 +217,11 @@ class _Change:
         """The error that says which state was left."""
         if self._made:
             return Interrupted(
-                f"interrupted; the stack {name} is stopped", "`zluda-stack up` starts it."
+                f"interrupted; the stack {name} is stopped", f"`{command('up', name)}` starts it."
             )
-        return Interrupted("interrupted; nothing was changed", "`zluda-stack status` shows it.")
+        return Interrupted(
+            "interrupted; nothing was changed", f"`{command('status', name)}` shows it."
+        )
 
 
 def same_run(current: Plan, wanted: Plan) -> bool:
@@ -224,6 +231,12 @@ def same_run(current: Plan, wanted: Plan) -> bool:
         wanted.endpoint,
         wanted.threads,
     )
+
+
+def _runs(folder: StackFolder, plan: Plan) -> bool:
+    """True when the processes of `folder` live and are those of `plan`, with its key."""
+    current = read_plan(folder) if folder.lives(SUPERVISOR) else None
+    return current is not None and folder.key.exists() and same_run(current, plan)
 
 
 def _launch(plan: Plan, folder: StackFolder, model: Path) -> None:
@@ -248,7 +261,7 @@ def _launch(plan: Plan, folder: StackFolder, model: Path) -> None:
 
 
 def _failure(status: StackStatus) -> EngineFailure:
-    hint = f"`zluda-stack logs --name {status.name}` shows the whole log."
+    hint = f"`{command('logs', status.name)}` shows the whole log."
     for service in status.services:
         if service.state is State.CRASHED:
             how = "" if service.exit_status is None else f" ({spell_exit(service.exit_status)})"
