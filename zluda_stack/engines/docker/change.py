@@ -85,6 +85,8 @@ class Change:
             self._progress.step(
                 f"{self._plan.model.name} did not start; going back to what ran before"
             )
+            # What fails would go on being restarted until Compose has replaced it.
+            compose.act(self._plan.name, folder, "stop", "--timeout", "1")
             _go_back(client, current, folder, present)
             waiting.start(client, current, folder, self._progress)
             raise EngineFailure(

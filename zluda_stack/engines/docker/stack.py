@@ -81,6 +81,6 @@ def _in_order(present: tuple[Container, ...], plan: Plan | None) -> list[Contain
 
 
 def is_stuck(found: StackStatus, present: tuple[Container, ...]) -> bool:
-    """True when containers live, are not starting, and do not work all the same."""
+    """True when containers live and do not work, or are restarted over and over."""
     silent = found.state is State.RUNNING and not found.healthy
-    return silent or any(one.ill for one in present)
+    return silent or any(one.ill or one.restarts > 0 for one in present)
