@@ -82,6 +82,12 @@ def test_the_same_pins_give_the_same_bytes_whatever_the_host(everything: tuple[P
     assert render_lock(again) == render_lock(everything)
 
 
+def test_the_committed_lock_is_what_the_catalogue_gives(everything: tuple[Pin, ...]) -> None:
+    committed = Path(__file__).parents[2] / "zluda-stack.lock"
+
+    assert committed.read_text() == render_lock(everything), "run `zluda-stack lock` and commit it"
+
+
 def test_another_variant_is_pinned_to_other_images() -> None:
     def images(variant: str) -> set[str]:
         return _identities(pins_of_all(load(), Settings(variant=variant)), "image")
