@@ -76,7 +76,10 @@ def test_down_keeps_the_volumes_unless_asked(stack: SmallStack) -> None:
 
 
 def test_a_second_up_leaves_a_healthy_stack_alone(stack: SmallStack) -> None:
+    assert not stack.engine.is_up(stack.plan())
     first = stack.up()
+    assert stack.engine.is_up(stack.plan())
+    assert not stack.engine.is_up(stack.plan(before="echo another"))
     told = Told()
     second = stack.engine.up(stack.plan(), told)
 

@@ -20,7 +20,7 @@ from tests.e2e.conftest import EmbeddedStack, eventually, own_xdg_folders
 from zluda_stack import paths
 from zluda_stack.engines.base import State
 from zluda_stack.engines.embedded.state import running_stacks
-from zluda_stack.errors import EngineFailure, ExitCode, HostProblem, UsageError
+from zluda_stack.errors import EngineFailure, ExitCode, HostProblem
 from zluda_stack.host.facts import RunningStack
 from zluda_stack.progress import Silent
 
@@ -321,7 +321,7 @@ def test_followed_logs_go_on_through_a_restart(stack: EmbeddedStack) -> None:
 def test_a_stack_that_never_was_is_stopped_and_has_no_logs(stack: EmbeddedStack) -> None:
     assert stack.status().state is State.STOPPED
     assert not stack.down()
-    with pytest.raises(UsageError):
+    with pytest.raises(EngineFailure):
         stack.engine.logs(stack.name, None, 10, follow=False)
     assert not stack.folder.exists()
 

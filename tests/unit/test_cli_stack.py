@@ -81,6 +81,7 @@ def test_a_dry_run_of_down_and_restart_stops_nothing() -> None:
 
     assert down.out == "two would be stopped.\n"
     assert everything.json["would_stop"] == {"two": True}
+    assert restart.out.splitlines()[1] == "# stop two"
     assert "supervisor" in restart.out
     assert [done.code for done in (down, everything, restart)] == [ExitCode.OK] * 3
     assert run("status", "--name", "two", "--json").json["state"] == "starting"

@@ -10,7 +10,7 @@ import pytest
 
 from tests.unit import plans
 from zluda_stack import keys, paths
-from zluda_stack.engines.docker.secrets import with_secret_files, write_secrets
+from zluda_stack.engines.docker.secrets import are_written, with_secret_files, write_secrets
 from zluda_stack.engines.docker.state import StackFolder
 from zluda_stack.gateway.auth import Keys
 from zluda_stack.plan.types import Plan
@@ -47,10 +47,14 @@ def test_the_file_holds_no_key_and_any_user_of_a_container_can_read_it(
 
 
 def test_only_another_key_counts_as_a_change(folder: StackFolder) -> None:
+    assert not are_written(_plan(), folder)
+    assert keys.read_key("default") is None  # to ask makes none
     assert write_secrets(_plan(), folder)
+    assert are_written(_plan(), folder)
     assert not write_secrets(_plan(), folder)
 
     keys.key_file("default").unlink()
+    assert not are_written(_plan(), folder)
     assert write_secrets(_plan(), folder)
     key = keys.read_key("default") or ""
     told = (folder.secrets / "api_key_hashes").read_text().strip()

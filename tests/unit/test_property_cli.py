@@ -187,7 +187,7 @@ def test_any_host_capture_is_answered(contents: bytes | str) -> None:
     [
         (b"port: [", ["plan"]),
         (b"port: " + b"[" * 5000, ["plan", "--json"]),
-        (b"\xff\xfe", ["status"]),
+        (b"\xff\xfe", ["restart"]),
         (b"k: &k [*k]", ["config", "show"]),
         (b"", ["plan", "--port", b"\xff\xff"]),
         (b"", [b"\xff"]),

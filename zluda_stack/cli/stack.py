@@ -96,6 +96,8 @@ def restart(
         engine = engine_for(plan.engine)
         (output.note if as_json else output.heading)(plan.headline)
         if dry_run:
+            if not as_json:
+                output.say(f"# stop {name}")
             _print_dry_run(plan, engine, is_up=False, as_json=as_json)
             return
         with output.progress() as progress:
@@ -190,8 +192,8 @@ def logs(
     """Show what the services wrote, or only SERVICE."""
     from zluda_stack.engines import engine_of
 
-    name = context.stack_name(flags)
     try:
+        name = context.stack_name(flags)
         for line in engine_of(name).logs(name, service, tail, follow=follow):
             output.say(line)
     except KeyboardInterrupt:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from zluda_stack import keys, paths
+from zluda_stack import paths
 from zluda_stack.engines.base import StackStatus, State
 from zluda_stack.engines.common import alone, make_private, never_started, stop_interrupted
 from zluda_stack.engines.docker import build, compose, containers, stack
 from zluda_stack.engines.docker.change import Change, served_images
+from zluda_stack.engines.docker.secrets import are_written
 from zluda_stack.engines.docker.state import StackFolder, read_plan
 from zluda_stack.errors import UsageError
 from zluda_stack.plan.types import Plan
@@ -34,7 +35,7 @@ class DockerEngine:
         """True when the containers were made from this plan and the stack is healthy."""
         folder = StackFolder(paths.stack(plan.name))
         made = Change(plan, folder, Silent()).matches(read_plan(folder))
-        return made and keys.read_key(plan.name) is not None and self.status(plan.name).healthy
+        return made and are_written(plan, folder) and self.status(plan.name).healthy
 
     def up(self, plan: Plan, progress: Progress) -> StackStatus:
         """Bring the stack to `plan` and return when the endpoint answers.

@@ -36,6 +36,14 @@ def write_secrets(plan: Plan, folder: StackFolder) -> bool:
     return bool(changed)
 
 
+def are_written(plan: Plan, folder: StackFolder) -> bool:
+    """True when `write_secrets` would change nothing. Makes no key."""
+    wanted = _secrets(plan)
+    if wanted and keys.read_key(plan.name) is None:
+        return False
+    return all(_read(folder, secret) == _content(secret, plan.name) for secret in wanted)
+
+
 def _secrets(plan: Plan) -> list[str]:
     return sorted({secret for service in plan.services for secret in service.secrets})
 
