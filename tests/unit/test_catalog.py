@@ -112,7 +112,7 @@ def test_the_default_context_ceiling_lets_every_client_work(catalog: Catalog) ->
         ("components", "evidence: unproven", "evidence: certain", "components.zluda.provenance"),
         ("components", "commit: 8a7931be", "commit: zzz931be", "components.zluda.git.commit"),
         ("combinations", "zluda: v7-preview.9", "zluda: v8", "components.zluda"),
-        ("combinations", "rust: 1.95.0", "ferrum: 1.95.0", "ferrum"),
+        ("combinations", "rust: 1.97.0", "ferrum: 1.97.0", "ferrum"),
         ("combinations", "- gfx1010", "- gfx1999", "gfx1999"),
         ("combinations", "rocm-ubuntu-22.04", "rocm-9", "combinations.zluda-llama.cpp.variant"),
         ("variants", "ubuntu-22.04:7.2.1", "ubuntu-22.04:9.9", "rocm-ubuntu-22.04.development"),
