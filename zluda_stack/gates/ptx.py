@@ -9,7 +9,7 @@ import subprocess
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
 from msgspec import Struct
@@ -59,11 +59,12 @@ def check(
     work = list(_jobs(found))
     with ThreadPoolExecutor(max_workers=jobs) as pool:
         try:
-            problems = pool.map(lambda job: _problem(job, compiler, target, seconds), work)
-            for number, (job, problem) in enumerate(zip(work, problems, strict=True), start=1):
-                job.problem = problem
-                if problem or number % _SAID_EVERY == 0 or number == len(work):
-                    said = f"failed: {job.modules[0].name}" if problem else "compiled"
+            waiting = {pool.submit(_problem, job, compiler, target, seconds): job for job in work}
+            for number, done in enumerate(as_completed(waiting), start=1):
+                job = waiting[done]
+                job.problem = done.result()
+                if job.problem or number % _SAID_EVERY == 0 or number == len(work):
+                    said = f"failed: {job.modules[0].name}" if job.problem else "compiled"
                     progress(f"ptx: {number}/{len(work)} {said}")
         except BaseException:
             pool.shutdown(cancel_futures=True)
