@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, TextIO
 
 import click
 
+from zluda_stack import program
 from zluda_stack.cli.context import Invocation, invocation
 from zluda_stack.errors import ExitCode, HostProblem, Interrupted, StackError, UsageError
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
     from click.shell_completion import CompletionItem
 
-PROGRAM = "zluda-stack"
+PROGRAM = program.NAME
 COMPLETION_VARIABLE = "_ZLUDA_STACK_COMPLETE"
 
 # Errors that are this machine's, and not a bug of ours.
