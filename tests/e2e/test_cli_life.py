@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import shlex
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +14,7 @@ import pytest
 
 from tests.e2e.conftest import eventually, free_port
 from tests.unit.command_line import Outcome, run, settle
+from zluda_stack import paths
 from zluda_stack.errors import ExitCode
 from zluda_stack.verify import selftest
 
@@ -22,11 +25,11 @@ class Typed:
     """Commands on one stack of the user's own model file."""
 
     def __init__(self, model: Path) -> None:
-        self._model = model
+        self.model = model
         self.port = free_port()
 
     def up(self, *more: str) -> Outcome:
-        settings = ("--model", str(self._model), "--port", str(self.port), "--threads", "1")
+        settings = ("--model", str(self.model), "--port", str(self.port), "--threads", "1")
         return run("up", "--engine", "embedded", "--context", "2048", *settings, *more)
 
     @property
@@ -176,3 +179,40 @@ def test_a_dry_run_names_the_download_of_a_model_that_is_not_there(typed: Typed)
 
     assert done.json["download"]
     assert done.json["commands"]
+
+
+def test_two_stacks_started_at_once_get_a_port_each(typed: Typed) -> None:
+    settings = ("--engine", "embedded", "--model", str(typed.model), "--threads", "1")
+    starting = [
+        subprocess.Popen(
+            [sys.executable, "-m", "zluda_stack", "up", "--name", name, "--no-selftest", *settings],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for name in ("a", "b")
+    ]
+    said = [process.communicate()[0] for process in starting]
+
+    assert [process.returncode for process in starting] == [0, 0], said
+    stacks = run("status", "--all", "--json").json
+    assert [stack["healthy"] for stack in stacks] == [True, True]
+    assert len({stack["url"] for stack in stacks}) == 2
+
+
+@pytest.mark.parametrize("content", ["{", '{"schema": 99}'])
+def test_a_running_stack_whose_plan_cannot_be_read_heals_on_its_port(
+    typed: Typed, content: str
+) -> None:
+    typed.up("--no-selftest")
+    (paths.stack("default") / "plan.json").write_text(content)
+
+    refused = run("restart")
+    assert refused.code == ExitCode.ENGINE
+    assert "plan.json is damaged" in refused.err
+    assert "zluda-stack up" in refused.err
+
+    settings = ("--engine", "embedded", "--model", str(typed.model), "--threads", "1")
+    healed = run("up", "--no-selftest", *settings)
+    assert healed.code == ExitCode.OK, healed.err
+    assert run("status", "--json").json["url"] == typed.url

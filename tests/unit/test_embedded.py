@@ -79,6 +79,15 @@ def test_folders_with_damaged_files_are_no_running_stacks(tmp_path: Path) -> Non
     os.close(descriptor)
 
 
+def test_a_running_stack_whose_plan_is_damaged_is_known_by_its_record(tmp_path: Path) -> None:
+    folder = planned(tmp_path, "damaged", 1)
+    folder.plan.write_bytes(b"{")
+    write_record(folder, RunRecord(supervisor=7, port=2))
+    descriptor = held_lock(folder)
+    assert running_stacks(tmp_path) == (RunningStack(name="damaged", port=2),)
+    os.close(descriptor)
+
+
 def test_asking_for_running_stacks_imports_nothing_heavy() -> None:
     script = (
         "import sys, zluda_stack.engines.embedded.state\n"

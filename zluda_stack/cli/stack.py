@@ -52,12 +52,11 @@ def up(
 
     A stack that already runs as planned and is healthy is left alone.
     """
-    from zluda_stack.cli.plan import resolve
     from zluda_stack.engines import engine_for, require_same_engine
     from zluda_stack.plan.resolve import require_runnable
 
     with _hint_on_interrupt(flags):
-        plan = resolve(ctx, flags)
+        plan = _plan(ctx, flags, dry_run=dry_run)
         (output.note if as_json else output.heading)(plan.headline)
         for warning in plan.warnings:
             output.warn(warning.message, warning.hint)
@@ -83,8 +82,7 @@ def restart(
     ctx: click.Context, flags: dict[str, object], *, selftest: bool, dry_run: bool, as_json: bool
 ) -> None:
     """Stop the stack and start it as it was."""
-    from zluda_stack.engines import engine_for, saved_plan
-    from zluda_stack.engines.common import never_started
+    from zluda_stack.engines import claims, engine_for, saved_plan
 
     if not dry_run:
         context.refuse_replay(ctx, "restart")
@@ -92,7 +90,7 @@ def restart(
         name = context.configured(ctx, flags).settings.name
         plan = saved_plan(name)
         if plan is None:
-            raise never_started(name)
+            raise _nothing_to_restart(name)
         engine = engine_for(plan.engine)
         (output.note if as_json else output.heading)(plan.headline)
         if dry_run:
@@ -100,6 +98,7 @@ def restart(
                 output.say(f"# stop {name}")
             _print_dry_run(plan, engine, is_up=False, as_json=as_json)
             return
+        ctx.with_resource(claims.claim(name, plan.endpoint.port))
         with output.progress() as progress:
             engine.down(name, progress)
         _start(plan, engine, selftest=selftest, as_json=as_json)
@@ -210,6 +209,33 @@ def _hint_on_interrupt(flags: Mapping[str, object]) -> Iterator[None]:
     except KeyboardInterrupt:
         name = str(flags.get("name", "default"))
         raise Interrupted("interrupted", f"`{command('status', name)}` shows what runs.") from None
+
+
+def _plan(ctx: click.Context, flags: dict[str, object], *, dry_run: bool) -> Plan:
+    """The plan; its port is kept for it until this command ends."""
+    from zluda_stack.cli.plan import resolve
+    from zluda_stack.engines import claims
+
+    if dry_run:
+        return resolve(ctx, flags)
+    with claims.choosing():
+        plan = resolve(ctx, flags)
+        ctx.with_resource(claims.claim(plan.name, plan.endpoint.port))
+    return plan
+
+
+def _nothing_to_restart(name: str) -> EngineFailure:
+    """Why a stack without a readable plan cannot be started as it was."""
+    from zluda_stack.engines import engine_of
+    from zluda_stack.engines.base import State
+    from zluda_stack.engines.common import never_started
+
+    if engine_of(name).status(name).state is State.STOPPED:
+        return never_started(name)
+    return EngineFailure(
+        f"the stack {name} is there, but its plan.json is damaged or of another version",
+        f"`{command('up', name)}` starts it anew, on the same port.",
+    )
 
 
 def _start(plan: Plan, engine: Engine, *, selftest: bool, as_json: bool) -> None:

@@ -43,6 +43,7 @@ def probe(model_path: Path | None, environ: Mapping[str, str], root: Path = Path
     with ThreadPoolExecutor(max_workers=1) as pool:
         docker = pool.submit(read_docker, environ)
         system = platform.uname()
+        running, claimed = _running_stacks(), _claimed()
         return HostFacts(
             system=system.system,
             machine=system.machine,
@@ -57,8 +58,8 @@ def probe(model_path: Path | None, environ: Mapping[str, str], root: Path = Path
             docker=docker.result(),
             embedded=_embedded(),
             environment={key: environ[key] for key in GPU_VARIABLES if key in environ},
-            listening_ports=_listening_ports(root),
-            running=_running_stacks(),
+            listening_ports=_in_use(_listening_ports(root), claimed),
+            running=running + tuple(one for one in claimed if one not in running),
             local_model=None if model_path is None else _local_model(model_path),
         )
 
@@ -122,6 +123,17 @@ def _running_stacks() -> tuple[RunningStack, ...]:
 
     root = paths.stacks()
     return embedded.running_stacks(root) + docker.running_stacks(root)
+
+
+def _claimed() -> tuple[RunningStack, ...]:
+    from zluda_stack.engines import claims
+
+    return claims.claimed()
+
+
+def _in_use(listening: tuple[int, ...], claimed: tuple[RunningStack, ...]) -> tuple[int, ...]:
+    """The ports that are listened on or, for a stack that is being started, soon will be."""
+    return tuple(sorted({*listening, *(one.port for one in claimed)}))
 
 
 def _local_model(path: Path) -> LocalModelFacts:

@@ -86,10 +86,12 @@ class ProcessRecord(Struct, frozen=True, kw_only=True):
 class RunRecord(Struct, frozen=True, kw_only=True):
     """One run of a stack, by its supervisor's pid. `draining` after it was told to stop.
 
-    A pid here is that of a living process only while the lock of its service is held.
+    `port` is the endpoint's; a run that an earlier version started has none. A pid here is that
+    of a living process only while the lock of its service is held.
     """
 
     supervisor: int
+    port: int | None = None
     processes: dict[str, ProcessRecord] = {}
     draining: bool = False
 
@@ -149,10 +151,19 @@ def running_stacks(stacks_dir: Path) -> tuple[RunningStack, ...]:
     found = []
     for folder in map(StackFolder, children(stacks_dir)):
         with suppress(HostProblem):  # a folder that is not ours holds no stack of ours
-            plan = _read(folder.plan, _EndpointOfPlan)
-            if plan is not None and folder.lives(SUPERVISOR):
-                found.append(RunningStack(name=folder.root.name, port=plan.endpoint.port))
+            port = _port(folder)
+            if port is not None and folder.lives(SUPERVISOR):
+                found.append(RunningStack(name=folder.root.name, port=port))
     return tuple(found)
+
+
+def _port(folder: StackFolder) -> int | None:
+    """The port of the run, whichever of its files can still be read."""
+    record = read_record(folder)
+    if record is not None and record.port is not None:
+        return record.port
+    plan = _read(folder.plan, _EndpointOfPlan)
+    return None if plan is None else plan.endpoint.port
 
 
 def _read(path: Path, kind: type[_StructT]) -> _StructT | None:

@@ -41,11 +41,11 @@ STOP_SECONDS = _ENDPOINT_STOP_SECONDS + _INFERENCE_STOP_SECONDS
 class Supervisor:
     """Owns the processes of one stack; `run` returns when it was told to stop."""
 
-    def __init__(self, folder: StackFolder) -> None:
+    def __init__(self, folder: StackFolder, port: int) -> None:
         self._folder = folder
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._lifelines: list[int] = []
-        self._record = RunRecord(supervisor=os.getpid())
+        self._record = RunRecord(supervisor=os.getpid(), port=port)
 
     def run(self, service_commands: dict[str, tuple[str, ...]]) -> None:
         """Start the services, in order; stop them in the reverse order on SIGTERM or SIGINT."""
@@ -153,7 +153,7 @@ def main() -> None:
         sys.exit(f"another supervisor owns {folder.root}")
     _leave_terminal(folder.log(SUPERVISOR))
     try:
-        Supervisor(folder).run(
+        Supervisor(folder, plan.endpoint.port).run(
             {
                 INFERENCE: commands.inference(plan, options.model),
                 ENDPOINT: commands.endpoint(folder, plan),
