@@ -98,8 +98,66 @@ def test_a_wrong_key_is_an_authentication_error_for_both_clients(running: Embedd
         )
 
 
-def test_default_is_listed_among_the_models(gpt: openai.OpenAI) -> None:
-    assert "default" in {model.id for model in gpt.models.list()}
+def test_default_and_the_real_name_are_listed_and_found(gpt: openai.OpenAI) -> None:
+    names = {"default", "smollm2-135m"}
+    assert {model.id for model in gpt.models.list()} == names
+    assert {gpt.models.retrieve(name).id for name in names} == names
+    with pytest.raises(openai.NotFoundError):
+        gpt.models.retrieve("other")
+
+
+def test_an_image_that_the_model_cannot_see_is_the_clients_mistake(gpt: openai.OpenAI) -> None:
+    with pytest.raises(openai.BadRequestError, match="image input is not supported"):
+        gpt.chat.completions.create(
+            model="default",
+            max_tokens=4,
+            messages=[
+                {
+                    "role": "user",
+                    "content": [
+                        {
+                            "type": "image_url",
+                            "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="},
+                        }
+                    ],
+                }
+            ],
+        )
+
+
+@pytest.mark.parametrize("path", ["/v1/messages", "/v1/messages/count_tokens"])
+@pytest.mark.parametrize("body", ["{}", "[]", "no JSON"])
+def test_a_body_that_is_no_request_is_told_in_anthropics_shape(
+    running: EmbeddedStack, path: str, body: str
+) -> None:
+    answer = requests.post(
+        running.url + path, data=body, headers={"x-api-key": running.key}, timeout=30
+    )
+    assert answer.status_code == 400
+    assert answer.json()["type"] == "error"
+    assert answer.json()["error"]["type"] == "invalid_request_error"
+    assert answer.json()["request_id"] == answer.headers["request-id"]
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_a_prompt_above_the_context_is_told_as_claude_code_knows_it(
+    claude: anthropic.Anthropic, stream: bool
+) -> None:
+    with pytest.raises(
+        anthropic.BadRequestError, match=r"prompt is too long: \d+ tokens > 2048 maximum"
+    ):
+        claude.messages.create(
+            model="default",
+            max_tokens=4,
+            stream=stream,
+            messages=[{"role": "user", "content": "word " * 4000}],
+        )
+
+
+def test_the_inference_log_warns_of_nothing_that_is_not_so(running: EmbeddedStack) -> None:
+    log = list(running.engine.logs(running.name, "inference", 10_000, follow=False))
+    assert log
+    assert not [line for line in log if "security" in line or "CORS" in line]
 
 
 def test_the_self_test_passes_and_shows_what_was_said(running: EmbeddedStack) -> None:

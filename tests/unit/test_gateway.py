@@ -262,7 +262,7 @@ def test_odd_paths_reach_the_model_server_as_they_are(
     gateway: RunningGateway, model_server: Start
 ) -> None:
     server = model_server(whole(b"{}"))
-    for path in ("//elsewhere/v1", "/v1/models/a%2Fb%20c?q=%C3%A4&x", "/v1/../v1/%2e%2e"):
+    for path in ("//elsewhere/v1", "/v1/files/a%2Fb%20c?q=%C3%A4&x", "/v1/../v1/%2e%2e"):
         response, _ = gateway.request("GET", path)
         assert response.status == 200
         assert server.requests[-1][0].startswith(f"GET {path} HTTP/1.1\r\n".encode())
@@ -460,6 +460,148 @@ def test_the_log_has_a_line_for_a_request_but_no_prompt_and_no_key(
     assert PROMPT not in log
     assert KEY not in log
     server.close()
+
+
+def test_a_long_path_is_cut_in_the_log_even_of_a_stranger(mortal_gateway: RunningGateway) -> None:
+    mortal_gateway.request("GET", "/" + "x" * 5000 + f"?{PROMPT}", {})
+    mortal_gateway.process.terminate()
+    mortal_gateway.process.wait(20)
+    (line,) = [one for one in mortal_gateway.log.read_text().splitlines() if "xxx" in one]
+    assert " -> 401 " in line
+    assert len(line) < 400
+    assert PROMPT not in line
+
+
+def error(status: bytes, **told: object) -> Script:
+    """An error as llama.cpp words it."""
+    return whole(json.dumps({"error": told}).encode(), status=status)
+
+
+@pytest.mark.parametrize("path", [MESSAGES, f"{MESSAGES}/count_tokens"])
+def test_an_error_of_the_model_server_has_anthropics_shape(
+    gateway: RunningGateway, model_server: Start, path: str
+) -> None:
+    model_server(error(b"400 Bad Request", code=400, message="no", type="invalid_request_error"))
+    response, body = gateway.request("POST", path, body=b"{}")
+    assert response.status == 400
+    assert json.loads(body) == {
+        "type": "error",
+        "error": {"type": "invalid_request_error", "message": "no"},
+        "request_id": response.headers["request-id"],
+    }
+
+
+def test_an_error_of_the_model_server_that_is_right_for_openai_passes_unchanged(
+    gateway: RunningGateway, model_server: Start
+) -> None:
+    told = {"code": 400, "message": "no", "type": "exceed_context_size_error", "n_ctx": 5}
+    model_server(error(b"400 Bad Request", **told))
+    response, body = gateway.request("POST", CHAT, body=b"{}")
+    assert (response.status, json.loads(body)) == (400, {"error": told})
+
+
+def test_a_prompt_above_the_context_is_told_in_the_words_that_claude_code_knows(
+    gateway: RunningGateway, model_server: Start
+) -> None:
+    model_server(
+        error(
+            b"400 Bad Request",
+            code=400,
+            message="request (931 tokens) exceeds the available context size (512 tokens)",
+            type="exceed_context_size_error",
+            n_prompt_tokens=931,
+            n_ctx=512,
+        )
+    )
+    response, body = gateway.request("POST", MESSAGES, body=b"{}")
+    assert response.status == 400
+    told = json.loads(body)["error"]
+    assert told["type"] == "invalid_request_error"
+    assert told["message"] == "prompt is too long: 931 tokens > 512 maximum"
+
+
+@pytest.mark.parametrize("path", [CHAT, MESSAGES])
+@pytest.mark.parametrize(
+    ("message", "status"),
+    [
+        ("'messages' is required", 400),
+        ("image input is not supported - hint: you may need to provide the mmproj", 400),
+        ("Conversation roles must alternate user/assistant", 400),
+        ("Compute error.", 500),
+        ("std::bad_alloc", 500),
+        ("", 500),
+    ],
+)
+def test_a_500_is_400_when_the_request_is_at_fault_and_stays_when_the_server_is(
+    gateway: RunningGateway, model_server: Start, path: str, message: str, status: int
+) -> None:
+    model_server(
+        error(b"500 Internal Server Error", code=500, message=message, type="server_error")
+    )
+    response, body = gateway.request("POST", path, body=b"{}")
+    assert response.status == status
+    told = json.loads(body)["error"]
+    assert message in told["message"]
+    expected = {400: ("invalid_request_error",), 500: ("server_error", "api_error")}[status]
+    assert told["type"] in expected
+
+
+def test_a_500_that_is_no_error_of_llama_cpp_stays_one(
+    gateway: RunningGateway, model_server: Start
+) -> None:
+    model_server(whole(b"<html>", b"text/html", b"500 Internal Server Error"))
+    response, body = gateway.request("POST", MESSAGES, body=b"{}")
+    assert response.status == 500
+    assert json.loads(body)["error"]["type"] == "api_error"
+
+
+ONE_MODEL = whole(
+    b'{"object":"list","data":[{"id":"default","aliases":["default","org/real"],"object":"model"}]}'
+)
+
+
+def test_every_name_of_the_model_is_listed_and_found(
+    gateway: RunningGateway, model_server: Start
+) -> None:
+    model_server(ONE_MODEL)
+    for path in ("/v1/models", "/v1/models?limit=1000", "/v1/v1/models"):
+        response, body = gateway.request("GET", path)
+        assert response.status == 200
+        assert [model["id"] for model in json.loads(body)["data"]] == ["default", "org/real"]
+    for path, name in (
+        ("default", "default"),
+        ("org/real", "org/real"),
+        ("org%2Freal", "org/real"),
+    ):
+        response, body = gateway.request("GET", f"/v1/models/{path}")
+        assert response.status == 200
+        assert (json.loads(body)["id"], json.loads(body)["object"]) == (name, "model")
+
+
+def test_a_model_that_is_not_served_is_404(gateway: RunningGateway, model_server: Start) -> None:
+    model_server(ONE_MODEL)
+    response, body = gateway.request("GET", "/v1/models/other")
+    assert response.status == 404
+    assert json.loads(body)["error"]["code"] == "model_not_found"
+
+
+def test_a_list_of_models_that_is_none_is_502(gateway: RunningGateway, model_server: Start) -> None:
+    for answer in (
+        b"[]",
+        b"{}",
+        b'{"data":[{}]}',
+        b'{"data":[{"id":"a","aliases":null}]}',
+        b"\xff",
+    ):
+        server = model_server(whole(answer))
+        response, _ = gateway.request("GET", "/v1/models")
+        assert response.status == 502
+        server.close()
+
+
+def test_the_models_of_an_absent_server_are_503(gateway: RunningGateway) -> None:
+    response, _ = gateway.request("GET", "/v1/models")
+    assert response.status == 503
 
 
 def test_a_key_file_without_a_key_is_refused(tmp_path: Path) -> None:

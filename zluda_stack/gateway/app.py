@@ -1,8 +1,8 @@
 """The ASGI application: checks the key, passes bytes both ways, tells failures in the dialect.
 
-Requests and answers are not parsed. What a client must be able to rely on is here: the answer
-of the endpoint itself while the model server is away, and that a client which goes away stops
-the work at once.
+Requests and good answers pass unparsed, but for the list of models. What a client must be able
+to rely on is here: the answer of the endpoint itself while the model server is away, and that a
+client which goes away stops the work at once.
 """
 
 from __future__ import annotations
@@ -14,13 +14,15 @@ import secrets
 import time
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from typing import Any
+from urllib.parse import unquote
 
 import httpx
 
-from zluda_stack.gateway import errors
+from zluda_stack.gateway import errors, models
 from zluda_stack.gateway.auth import CREDENTIALS, Keys
 from zluda_stack.gateway.errors import Dialect, Fault
 from zluda_stack.gateway.events import WholeEvents
+from zluda_stack.gateway.refusals import fault_of
 from zluda_stack.gateway.upstream import LOADING, Upstream
 
 Scope = MutableMapping[str, Any]
@@ -31,6 +33,7 @@ Headers = list[tuple[bytes, bytes]]
 
 BODY_LIMIT = 32 * 1024 * 1024
 
+_LOGGED_PATH = 200
 _FAREWELL_SECONDS = 2.0
 
 # RFC 9110, section 7.6.1, and what each hop sets or has answered itself.
@@ -117,13 +120,26 @@ class Gateway:
             raise Fault(401, "missing or wrong API key; `zluda-stack connect` shows how to set it")
         else:
             content = await exchange.read_body(self._body_limit)
-            await exchange.unless_client_leaves(self._forward(exchange, content))
+            listing = exchange.method == "GET" and _lists_models(exchange.path)
+            work = self._models(exchange) if listing else self._forward(exchange, content)
+            await exchange.unless_client_leaves(work)
 
     async def _health(self, exchange: Exchange) -> None:
         fault = await self._upstream.ready()
         told = {"status": "unavailable", "message": fault.message} if fault else {"status": "ok"}
         headers = [(b"content-type", b"application/json")]
         await exchange.respond(fault.status if fault else 200, headers, json.dumps(told).encode())
+
+    async def _models(self, exchange: Exchange) -> None:
+        async with self._upstream.send("GET", models.LIST_PATH.encode(), [], b"") as response:
+            if not response.is_success:
+                raise Fault(503, LOADING)
+            told = models.every_name(await response.aread())
+        name = exchange.path.removeprefix(models.LIST_PATH).removeprefix("/")
+        if name:
+            told = models.named(told, unquote(name))
+        headers = [(b"content-type", b"application/json")]
+        await exchange.respond(200, headers, json.dumps(told).encode())
 
     async def _forward(self, exchange: Exchange, content: bytes) -> None:
         headers = [pair for pair in _end_to_end(exchange.headers) if pair[0] not in CREDENTIALS]
@@ -140,6 +156,10 @@ class Gateway:
             else:
                 # Read whole before its first byte is passed on: it can still become an error.
                 data = b"".join([chunk async for chunk in response.aiter_raw()])
+                if response.is_error and (
+                    fault := fault_of(exchange.dialect, response.status_code, data)
+                ):
+                    raise fault
                 await exchange.respond(response.status_code, answer_headers, data)
 
 
@@ -238,7 +258,7 @@ class Exchange:
             )
 
     def log(self) -> None:
-        """One line about this exchange; never the query, a header or a body.
+        """One line about this exchange; never the query, a header or a body, nor a long path.
 
         Health checks leave none: they come every few seconds and would hide the rest.
         """
@@ -249,7 +269,7 @@ class Exchange:
             self.request_id,
             self._client[0],
             self.method,
-            self.path,
+            self.path.partition("?")[0][:_LOGGED_PATH],
             self._status or "-",
             self._bytes_sent,
             time.monotonic() - self._started,
@@ -280,6 +300,10 @@ def _end_to_end(headers: Iterable[tuple[bytes, bytes]]) -> Headers:
     }
     dropped = _HOP_BY_HOP | _OWN_RESPONSE_HEADERS | named
     return [(name, value) for name, value in headers if name not in dropped]
+
+
+def _lists_models(path: str) -> bool:
+    return path == models.LIST_PATH or path.startswith(models.LIST_PATH + "/")
 
 
 def _is_stream(response: httpx.Response) -> bool:

@@ -35,12 +35,14 @@ class Fault(Exception):
 _ANTHROPIC_TYPES = {
     400: "invalid_request_error",
     401: "authentication_error",
+    404: "not_found_error",
     413: "request_too_large",
     503: "overloaded_error",
 }
 _OPENAI_TYPES = {
     400: ("invalid_request_error", None),
     401: ("invalid_request_error", "invalid_api_key"),
+    404: ("invalid_request_error", "model_not_found"),
     413: ("invalid_request_error", "request_too_large"),
     503: ("server_error", "model_unavailable"),
 }

@@ -36,6 +36,9 @@ def _parameters(options: argparse.Namespace, folder: StackFolder) -> xllamacpp.C
     parameters.n_gpu_layers = 0  # this engine's plans say CPU, whatever the wheel was built for
     parameters.hostnames = [folder.socket.name]
     parameters.ui = False
+    # No web page may read from here. Without, llama.cpp warns that it has no key and lets all
+    # pages in; the key is the endpoint's, before a socket that only this user can open.
+    parameters.cors_origins = ""
     parameters.endpoint_metrics = True
     if options.threads is not None:
         parameters.cpuparams.n_threads = options.threads
