@@ -33,10 +33,11 @@ def docker(*arguments: str, timeout: float = 120) -> str:
     return done.stdout.strip()
 
 
-def _why_no_engine() -> str | None:
+def _why_not(*commands: list[str]) -> str | None:
+    """Why `docker COMMAND` does not work for the first of `commands` that does not; else None."""
     if shutil.which("docker") is None:
         return "the docker command is not installed"
-    for command in (["version"], ["compose", "version"], ["buildx", "version"]):
+    for command in commands:
         done = subprocess.run(
             ["docker", *command], capture_output=True, text=True, check=False, timeout=60
         )
@@ -46,9 +47,17 @@ def _why_no_engine() -> str | None:
 
 
 @pytest.fixture(scope="session")
+def buildx() -> None:
+    """The docker command with its buildx plugin, which works without an engine; or skip."""
+    reason = _why_not(["buildx", "version"])
+    if reason:
+        pytest.skip(f"NO BUILDX: {reason}. See .ci/docker.")
+
+
+@pytest.fixture(scope="session")
 def engine() -> Iterator[None]:
     """A Docker Engine with Compose and BuildKit, or the test is skipped."""
-    reason = _why_no_engine()
+    reason = _why_not(["version"], ["compose", "version"], ["buildx", "version"])
     if reason:
         pytest.skip(f"NO DOCKER ENGINE, so no container was tested: {reason}. See .ci/docker.")
     # Tests take HOME and the XDG folders away; where docker keeps its plugins must stay.

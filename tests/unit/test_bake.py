@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -98,9 +97,8 @@ def test_the_command_writes_the_file(
 
 
 @pytest.mark.docker
+@pytest.mark.usefixtures("buildx")
 def test_buildx_accepts_every_target_and_the_cache_folders(text: str, tmp_path: Path) -> None:
-    if shutil.which("docker") is None:
-        pytest.skip("needs the docker command with buildx, and there is none")
     (tmp_path / "docker-bake.json").write_text(text)
 
     plain = _printed(tmp_path)

@@ -223,16 +223,7 @@ class FakeRegistry:
 
 
 @pytest.fixture
-def registry(served: Served, address: str) -> FakeRegistry:
-    has_buildx = (
-        shutil.which("docker")
-        and (
-            subprocess.run(["docker", "buildx", "version"], capture_output=True, check=False)
-        ).returncode
-        == 0
-    )
-    if not has_buildx:
-        pytest.skip("needs the docker command with buildx, and there is none")
+def registry(served: Served, address: str, buildx: None) -> FakeRegistry:  # noqa: ARG001
     served.replies["/v2/"] = (200, b"{}")
     return FakeRegistry(served, address)
 
