@@ -12,6 +12,8 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 INSTALL = $(PIP) install --quiet --require-hashes -r requirements/$(1).txt \
 	&& $(PIP) install --quiet --no-deps --no-build-isolation --editable .
 
+COMPILE := uv pip compile --quiet --universal --python-version 3.10 --generate-hashes --no-header
+
 .PHONY: help up down test lint render images bench lock clean
 
 help: ## Show this list
@@ -40,12 +42,14 @@ images: $(RUN_STAMP) ## Build the images of this machine's stack (hours where it
 bench: $(DEV_STAMP) ## Measure speed and size, and print a table
 	$(BIN)/python -m benchmarks.run $(ARGS)
 
-lock: ## Resolve requirements/*.txt anew (needs uv)
-	uv pip compile --quiet --universal --python-version 3.10 --generate-hashes --no-header \
-		--extra embedded --output-file requirements/run.txt pyproject.toml requirements/build.in
-	uv pip compile --quiet --universal --python-version 3.10 --generate-hashes --no-header \
-		--extra embedded --extra dev --constraint requirements/run.txt \
+lock: $(RUN_STAMP) ## Resolve requirements/*.txt anew (needs uv), and write zluda-stack.lock
+	$(COMPILE) --extra embedded --output-file requirements/run.txt \
+		pyproject.toml requirements/build.in
+	$(COMPILE) --extra embedded --extra dev --constraint requirements/run.txt \
 		--output-file requirements/dev.txt pyproject.toml requirements/build.in
+	for part in endpoint gates sdist; do $(COMPILE) --constraint requirements/run.txt \
+		--output-file requirements/$$part.txt requirements/$$part.in || exit 1; done
+	$(BIN)/zluda-stack lock --out zluda-stack.lock
 
 clean: ## Remove .venv and caches
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis dist
