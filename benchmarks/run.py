@@ -23,6 +23,7 @@ import psutil
 
 _PAIRS = 10
 _RAMALAMA = "ramalama"
+_NO_LIMIT = float("inf")
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ def cli(home: Path) -> Iterator[Measure]:
     ]
     ours, theirs = (statistics.median(column) for column in zip(*pairs, strict=True))
     yield Measure("--help, CPU time (ours)", ours, "s", theirs / 2)
-    yield Measure("--help, CPU time (ramalama)", theirs, "s", float("inf"))
+    yield Measure("--help, CPU time (ramalama)", theirs, "s", _NO_LIMIT)
     ratio = statistics.median(mine / its for mine, its in pairs)
     yield Measure("--help, CPU time, ours/ramalama by pairs", ratio, "x", 0.5)
     plan = statistics.median(_wall_seconds([_program(), "plan", "--json"]) for _ in range(_PAIRS))
@@ -59,7 +60,7 @@ def cli(home: Path) -> Iterator[Measure]:
 def stack(home: Path) -> Iterator[Measure]:
     """`up` on an empty store with the download taken apart, a no-op `up`, and memory."""
     download = _wall_seconds([_program(), "models", "pull", "smollm2-135m"])
-    yield Measure("models pull smollm2-135m (download)", download, "s", float("inf"))
+    yield Measure("models pull smollm2-135m (download)", download, "s", _NO_LIMIT)
     try:
         yield Measure("up besides the download", _wall_seconds([_program(), "up"]), "s", 60)
         again = statistics.median(_wall_seconds([_program(), "up"]) for _ in range(5))
@@ -70,17 +71,18 @@ def stack(home: Path) -> Iterator[Measure]:
 
 
 def _memory(home: Path) -> Iterator[Measure]:
-    limits = {"supervisor": 60.0, "endpoint": float("inf"), "server": float("inf")}
-    for role, limit in limits.items():
-        for process in psutil.process_iter(["cmdline"]):
-            command = " ".join(process.info["cmdline"] or ())
-            if f"embedded.{role}" in command and str(home) in _where(process, command):
+    """Resident memory of the processes of the stack whose state is under `home`."""
+    modules = {
+        "supervisor": ("zluda_stack.engines.embedded.supervisor", 60.0),
+        "endpoint": ("zluda_stack.gateway", _NO_LIMIT),
+        "model server": ("zluda_stack.engines.embedded.inference", _NO_LIMIT),
+    }
+    for process in psutil.process_iter(["cmdline", "cwd"]):
+        for role, (module, limit) in modules.items():
+            ours = str(process.info["cwd"]).startswith(str(home))
+            if ours and module in (process.info["cmdline"] or ()):
                 size = process.memory_info().rss / 1e6
                 yield Measure(f"memory of the {role} (RSS)", size, "MB", limit)
-
-
-def _where(process: psutil.Process, command: str) -> str:
-    return f"{command} {process.cwd()}"
 
 
 def _program() -> str:
@@ -130,7 +132,7 @@ def main(names: list[str]) -> int:
         for name in names or parts:
             measures.extend(parts[name](home))
     for row in measures:
-        limit = "" if row.limit == float("inf") else f"at most {row.limit:.3g} {row.unit}"
+        limit = "" if row.limit == _NO_LIMIT else f"at most {row.limit:.3g} {row.unit}"
         verdict = "" if not limit else ("ok" if row.within else "TOO MUCH")
         print(f"{row.what:<45} {row.value:>9.3f} {row.unit:<3} {limit:<18} {verdict}")
     return 0 if all(row.within for row in measures) else 1
