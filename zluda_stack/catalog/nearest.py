@@ -32,6 +32,12 @@ def nearest(name: str, candidates: Iterable[str], *, likeness: float = 0.6) -> t
     return tuple(names[key] for key in found[:_MOST])
 
 
+def did_you_mean(name: str, candidates: Iterable[str]) -> str:
+    """The beginning of a hint that names the nearest candidate; empty when none is near."""
+    close = nearest(name, candidates)
+    return f"Did you mean {close[0]}? " if close else ""
+
+
 def find_gpu(catalog: Catalog, text: str) -> Gpu | None:
     """The GPU that `text` names exactly: a gfx target, with or without gfx, or a product."""
     target = _TARGET.fullmatch(text.strip().lower())

@@ -328,11 +328,9 @@ def _first_command(arguments: list[str]) -> str:
 
 
 def _did_you_mean(name: str, known: Sequence[str], command: str) -> str:
-    from zluda_stack.catalog.nearest import nearest
+    from zluda_stack.catalog.nearest import did_you_mean
 
-    close = nearest(name, known)
-    listing = f"`{command} --help` lists all."
-    return f"Did you mean {close[0]}? {listing}" if close else listing
+    return f"{did_you_mean(name, known)}`{command} --help` lists all."
 
 
 def _prepare_streams() -> None:

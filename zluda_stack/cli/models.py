@@ -10,6 +10,7 @@ import click
 from zluda_stack.cli import context, output
 from zluda_stack.cli.options import dry_run_option, json_option
 from zluda_stack.errors import ExitCode, HostProblem
+from zluda_stack.units import megabytes
 
 if TYPE_CHECKING:
     from zluda_stack.models.listing import ListedModel
@@ -68,7 +69,7 @@ def rm(name: str, *, force: bool, dry_run: bool) -> None:
         output.say(shlex.join(("rm", "-rf", *map(str, store.removal(name)))))
         return
     store.remove(name)
-    output.say(f"Removed {name} ({entry.state.value}, {output.megabytes(entry.bytes)}).")
+    output.say(f"Removed {name} ({entry.state.value}, {megabytes(entry.bytes)}).")
 
 
 @models.command()
@@ -122,8 +123,8 @@ def _row(line: ListedModel) -> tuple[str, ...]:
     partial = line.state in {"pulling", "incomplete"}
     return (
         line.name,
-        f"{line.state} ({output.megabytes(line.bytes)})" if partial else line.state,
-        output.megabytes(whole) if whole else "unknown",
+        f"{line.state} ({megabytes(line.bytes)})" if partial else line.state,
+        megabytes(whole) if whole else "unknown",
         "unknown" if line.context_length is None else str(line.context_length),
         line.licence or "unknown",
         "not in the catalogue" if line.evidence is None else line.evidence.value,

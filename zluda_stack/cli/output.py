@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TextIO
 import click
 
 from zluda_stack.program import as_typed
+from zluda_stack.units import megabytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -239,8 +240,3 @@ class LiveProgress:
 
 def _amount(done: int, total: int | None) -> str:
     return megabytes(done) if total is None else f"{megabytes(done)} of {megabytes(total)}"
-
-
-def megabytes(count: int) -> str:
-    """`count` bytes as people read them, in decimal megabytes."""
-    return f"{count / 1_000_000:.1f} MB"

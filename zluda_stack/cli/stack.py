@@ -13,6 +13,7 @@ from zluda_stack.cli import context, output
 from zluda_stack.cli.options import dry_run_option, json_option, settings_options, yes_option
 from zluda_stack.errors import EngineFailure, ExitCode, Interrupted
 from zluda_stack.program import command
+from zluda_stack.units import megabytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -319,7 +320,7 @@ def _print_dry_run(plan: Plan, engine: Engine, *, is_up: bool, as_json: bool) ->
     if is_up:
         output.say(f"{plan.endpoint.url} runs as planned and is healthy: nothing would be done.")
     if model is not None and pull:
-        size = "" if model.size is None else f" ({output.megabytes(model.size)})"
+        size = "" if model.size is None else f" ({megabytes(model.size)})"
         output.say(f"# fetch the model {model.name}{size}")
     for line in (*pull, *commands):
         output.say(shlex.join(line))

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from zluda_stack.errors import HostProblem, UsageError
 from zluda_stack.gates.verdict import Finding, Verdict, counted
+from zluda_stack.units import megabytes
 
 _UNITS = {"": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9}
 _SIZE = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,9})?)\s*(|kB|MB|GB)")
@@ -35,7 +36,9 @@ def check(folders: Sequence[Path], *, budget: int) -> Verdict:
         for path, found in _regular_files(folder):
             sizes.setdefault((found.st_dev, found.st_ino), (found.st_size, path))
     total = sum(size for size, _ in sizes.values())
-    said = f"{counted(len(sizes), 'file')} take {_mb(total)}, the budget is {_mb(budget)}"
+    said = (
+        f"{counted(len(sizes), 'file')} take {megabytes(total)}, the budget is {megabytes(budget)}"
+    )
     over = total > budget
     largest = sorted(sizes.values(), reverse=True)[:_MOST_SHOWN] if over else []
     return Verdict(
@@ -44,7 +47,7 @@ def check(folders: Sequence[Path], *, budget: int) -> Verdict:
         summary=said,
         reason=said if over else None,
         hint="Leave out what the image does not need; the largest files are listed above.",
-        findings=tuple(Finding(str(path), _mb(size)) for size, path in largest),
+        findings=tuple(Finding(str(path), megabytes(size)) for size, path in largest),
         facts={"bytes": total, "budget": budget},
     )
 
@@ -64,7 +67,3 @@ def _regular_files(folder: Path) -> Iterator[tuple[Path, stat_result]]:
             yield path, found
         elif stat.S_ISDIR(found.st_mode) and found.st_dev == device:
             waiting.extend(path.iterdir())
-
-
-def _mb(size: int) -> str:
-    return f"{size / 1e6:.1f} MB"

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from zluda_stack.catalog.nearest import nearest
+from zluda_stack.catalog.nearest import did_you_mean
 from zluda_stack.catalog.schema import Catalog, Evidence, Model
 from zluda_stack.errors import UsageError
 from zluda_stack.models.store import Entry, EntryState, Store
+from zluda_stack.plan.model import names_a_file
 
 NOT_HERE = "not here"
 OUTDATED = "outdated"
@@ -45,26 +46,24 @@ def find_model(catalog: Catalog, name: str) -> Model:
     model = catalog.models.get(name)
     if model is not None:
         return model
-    if "/" in name or name.endswith(".gguf"):
+    if names_a_file(name):
         raise UsageError(
             f"{name} is a file, and a file needs no pull",
             f"Use it: `zluda-stack up --model {name}`",
         )
-    raise UsageError(f"there is no model {name!r}", _did_you_mean(name, catalog.models))
+    raise UsageError(f"there is no model {name!r}", _nearest_first(name, catalog.models))
 
 
 def find_entry(store: Store, name: str) -> Entry:
     """The store's model `name`. Raises UsageError with the nearest name."""
     entries = {entry.name: entry for entry in store.entries()}
     if name not in entries:
-        raise UsageError(f"the store has no model {name!r}", _did_you_mean(name, entries))
+        raise UsageError(f"the store has no model {name!r}", _nearest_first(name, entries))
     return entries[name]
 
 
-def _did_you_mean(name: str, known: dict[str, Model] | dict[str, Entry]) -> str:
-    close = nearest(name, known)
-    question = f"Did you mean {close[0]}? " if close else ""
-    return f"{question}`zluda-stack models list` shows all."
+def _nearest_first(name: str, known: dict[str, Model] | dict[str, Entry]) -> str:
+    return f"{did_you_mean(name, known)}`zluda-stack models list` shows all."
 
 
 def _line(name: str, model: Model | None, entry: Entry | None) -> ListedModel:

@@ -30,6 +30,7 @@ from zluda_stack.models.digest import sha256_of
 from zluda_stack.models.growth import largest_file
 from zluda_stack.models.source import Fetched, source_of
 from zluda_stack.progress import Progress
+from zluda_stack.units import megabytes
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,99}")
 _READ_ONLY = 0o444
@@ -224,8 +225,8 @@ class Store:
         free = self._free_bytes(self._root)
         if free < needed:
             raise HostProblem(
-                f"fetching {name} takes {_megabytes(needed)} of disk space for a while, and only "
-                f"{_megabytes(free)} are free in {self._root}",
+                f"fetching {name} takes {megabytes(needed)} of disk space for a while, and only "
+                f"{megabytes(free)} are free in {self._root}",
                 "Free some space (`zluda-stack models list` shows what models take), or put the "
                 "store on another disk by setting XDG_DATA_HOME.",
             )
@@ -326,7 +327,3 @@ def _size(path: Path) -> int | None:
         return path.stat().st_size
     except OSError:
         return None
-
-
-def _megabytes(count: int) -> str:
-    return f"{count / 1_000_000:.1f} MB"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from zluda_stack.catalog.nearest import nearest
+from zluda_stack.catalog.nearest import did_you_mean
 from zluda_stack.catalog.schema import Catalog
 from zluda_stack.errors import PlanRefused
 from zluda_stack.host.facts import HostFacts, LocalModelFacts
@@ -29,12 +29,10 @@ def choose_model(
         return _local(facts.local_model, name, context, catalog.defaults.context_ceiling)
     known = catalog.models.get(name)
     if known is None:
-        close = nearest(name, catalog.models)
-        hint = f"Did you mean {close[0]}? " if close else ""
         raise PlanRefused(
             f"no model named {name!r}",
-            f"{hint}`zluda-stack models list` shows all. The path of a GGUF file works too, with a "
-            "slash in it or .gguf at its end.",
+            f"{did_you_mean(name, catalog.models)}`zluda-stack models list` shows all. The path of "
+            "a GGUF file works too, with a slash in it or .gguf at its end.",
         )
     return ModelPlan(
         name=known.name,
