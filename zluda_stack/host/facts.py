@@ -6,27 +6,35 @@ guessed. `resolve` takes a HostFacts and nothing else from the machine.
 
 from __future__ import annotations
 
+from typing import Literal
+
 from msgspec import Struct
 
 
 class DeviceNode(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A character device under /dev, as stat() shows it.
+    """A device node or socket, as stat() shows it.
 
-    `accessible` is whether this user may read and write it; `vendor` the PCI vendor id of the
-    card behind a render node (0x1002 is AMD), None for /dev/kfd or when sysfs does not tell.
+    `accessible` is whether this user may read and write it (by owner, group or ACL); `mode` the
+    permission bits; `vendor` the PCI vendor id of the card behind a render node (0x1002 is AMD),
+    None for other nodes or when sysfs does not tell; `pci` that card's address.
     """
 
     path: str
     gid: int
     accessible: bool
     vendor: int | None = None
+    uid: int | None = None
+    mode: int | None = None
+    acl: bool | None = None
+    pci: str | None = None
 
 
 class GpuFacts(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """One GPU node of the KFD topology.
 
     `pci` is domain:bus:device.function; memory is in bytes; `render_node` is None when the
-    topology names a minor that does not exist under /dev/dri.
+    topology names a minor that does not exist under /dev/dri. `name` is the product's name of
+    the system's pci.ids or of the driver, None when neither tells.
     """
 
     kfd_node: int
@@ -39,12 +47,109 @@ class GpuFacts(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     vram_bytes: int | None = None
     gtt_bytes: int | None = None
     integrated: bool | None = None
+    vram_used_bytes: int | None = None
+
+
+class PciDisplay(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A display controller or accelerator on the PCI bus, of any vendor.
+
+    `driver` is the kernel driver that is bound to it (amdgpu, vfio-pci, nvidia, ...), None for
+    none.
+    """
+
+    address: str
+    vendor: int
+    device: int
+    driver: str | None = None
+    name: str | None = None
+
+
+class DriverFacts(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The amdgpu kernel driver. `version` is told by AMD's own packages (DKMS) only."""
+
+    loaded: bool = False
+    version: str | None = None
+
+
+class UserFacts(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Who runs this: the numeric groups of this process, and those of a few known names.
+
+    `groups` holds the gids of `render`, `video` and `docker` as far as this host has them;
+    `configured_gids` the groups of the user in the system's files, which a session that is older
+    than the change does not have yet.
+    """
+
+    root: bool = False
+    gids: tuple[int, ...] = ()
+    configured_gids: tuple[int, ...] = ()
+    groups: dict[str, int] = {}
+
+
+class SecurityFacts(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """SELinux and AppArmor. `container_devices` is SELinux's boolean container_use_devices."""
+
+    selinux: Literal["enforcing", "permissive", "disabled"] | None = None
+    container_devices: bool | None = None
+    apparmor: bool | None = None
+
+
+class CdiSpec(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A CDI specification for AMD's cards: its file, and the names of its devices.
+
+    `kind` is such as amd.com/gpu; `nodes` maps a device's name to the device nodes it passes.
+    """
+
+    path: str
+    kind: str
+    devices: tuple[str, ...] = ()
+    nodes: dict[str, tuple[str, ...]] = {}
+
+
+class PodmanFacts(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The podman command, None fields when it did not answer."""
+
+    version: str | None = None
+    rootless: bool | None = None
+    compose_version: str | None = None
+    problem: str | None = None
+
+
+class NetworkFacts(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What stands between this host and the archives: never an address, only what is set.
+
+    `proxy_variables` are the names of the proxy variables that are set; `ca_variables` those
+    that name a CA bundle (SSL_CERT_FILE and the like).
+    """
+
+    proxy_variables: tuple[str, ...] = ()
+    ca_variables: tuple[str, ...] = ()
+
+
+class StackFacts(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What is there of the planned stack; read for `doctor` only, absent from other facts.
+
+    None is "not looked at" or "could not be told". `images_missing` are the tags that the engine
+    does not have; `state` is that of `zluda-stack status`.
+    """
+
+    engine: str
+    images_missing: tuple[str, ...] | None = None
+    model: str | None = None
+    model_ready: bool | None = None
+    state: str | None = None
+    endpoint_answers: bool | None = None
+    endpoint_problem: str | None = None
 
 
 class DockerFacts(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The Docker command line and the engine behind its current context.
 
     `problem` says in the engine's own words why it did not answer; None when it did.
+    `emulated_by` is "podman" where the command docker is podman's. `desktop` is Docker Desktop,
+    whose engine is in a virtual machine without this host's devices. `remote` is an engine that
+    is reached over the network. `contexts` are the names of all contexts. `runtimes` are the
+    engine's OCI runtimes; `free_bytes` what is left where it stores images, None when that
+    folder is not on this host or cannot be looked at.
     """
 
     client_version: str | None = None
@@ -53,6 +158,18 @@ class DockerFacts(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     context: str | None = None
     operating_system: str | None = None
     problem: str | None = None
+    buildx_version: str | None = None
+    emulated_by: str | None = None
+    rootless: bool | None = None
+    desktop: bool | None = None
+    remote: bool | None = None
+    contexts: tuple[str, ...] = ()
+    runtimes: tuple[str, ...] = ()
+    default_runtime: str | None = None
+    cdi_enabled: bool | None = None
+    data_root: str | None = None
+    free_bytes: int | None = None
+    socket: DeviceNode | None = None
 
 
 class EmbeddedFacts(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -87,8 +204,11 @@ class LocalModelFacts(Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
 class HostFacts(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Everything a plan may depend on.
 
-    `environment` holds only the GPU variables that the user has set (never others), and
-    `listening_ports` the TCP ports in use on any local address.
+    `environment` holds only the GPU variables that the user has set (never others),
+    `listening_ports` the TCP ports in use on any local address, and `kernel_options` those
+    options of the kernel's command line that concern graphics or the IOMMU. `hidden_nodes`
+    counts the KFD nodes that the device cgroup hides. `container` names the kind of container
+    this runs in (docker, podman, kubernetes, lxc), None for none.
     """
 
     schema: int = 1
@@ -108,3 +228,19 @@ class HostFacts(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     listening_ports: tuple[int, ...] = ()
     running: tuple[RunningStack, ...] = ()
     local_model: LocalModelFacts | None = None
+    memory_available_bytes: int | None = None
+    models_free_bytes: int | None = None
+    kernel_options: tuple[str, ...] = ()
+    distribution: str | None = None
+    container: str | None = None
+    hidden_nodes: int = 0
+    dxg: DeviceNode | None = None
+    pci_displays: tuple[PciDisplay, ...] = ()
+    driver: DriverFacts = DriverFacts()
+    user: UserFacts = UserFacts()
+    security: SecurityFacts = SecurityFacts()
+    podman: PodmanFacts | None = None
+    cdi: tuple[CdiSpec, ...] = ()
+    network: NetworkFacts = NetworkFacts()
+    rocm_version: str | None = None
+    stack: StackFacts | None = None
