@@ -55,7 +55,7 @@ SECTIONS: dict[str, dict[str, Entry]] = {
         "logs": Entry(f"{_CLI}.stack:logs", "Show what the services wrote."),
         "plan": Entry(f"{_CLI}.plan:plan", "Show what would happen, and why."),
         "doctor": Entry(f"{_CLI}.doctor:doctor", "Check this machine."),
-        "gpus": Entry(f"{_CLI}.doctor:gpus", "List the GPUs of this machine."),
+        "gpus": Entry(f"{_CLI}.gpus:gpus", "List the GPUs of this machine."),
         "explain": Entry(f"{_CLI}.explain:explain", "Say what is known of a GPU or a component."),
     },
     "Files and settings": {
