@@ -53,6 +53,10 @@ class Clone:
         with (self.folder / "compose/.env").open("a") as env:
             env.write(f"{name}={value}\n")
 
+    def use(self, stack: str) -> None:
+        """Go on with another of the compose files, as the clone has it."""
+        self._files = [self.folder / f"compose/{stack}.yml"]
+
     def change(self, services: Mapping[str, object]) -> None:
         """Lay another compose file over the committed one."""
         path = self.folder / f"compose/over-{len(self._files)}.yml"

@@ -7,7 +7,6 @@ kernels are real ones, of the variant `debian`.
 from __future__ import annotations
 
 import os
-import shutil
 import stat
 import subprocess
 from collections.abc import Iterator
@@ -15,56 +14,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.docker_engine import ROOT, build, debian_image, docker, standin_contexts
+from tests.docker_engine import ROOT, build, docker, standin_contexts
 from tests.images.clone import Clone
+from tests.images.conftest import TAG
 from tests.unit.fake_host import RX_7900_XTX, FakeHost
-from tests.unit.planning import host, plan_for
-from zluda_stack.render.project import render_project, write_project
 
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(7200)]
 
-TAG = "zluda-stack-test/inference:gfx1100"
 ODD_GID = 148
-
-
-@pytest.fixture(scope="module")
-def fake_zluda(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a libcuda.so that finds no device."""
-    compiler = shutil.which("cc")
-    if compiler is None:
-        pytest.skip("no C compiler (cc) to make the fake ZLUDA with")
-    folder = tmp_path_factory.mktemp("fake-zluda")
-    source = ROOT / "tests/images/fake-zluda/libcuda.c"
-    subprocess.run(
-        [compiler, "-shared", "-fPIC", "-o", str(folder / "libcuda.so"), str(source)], check=True
-    )
-    return folder
-
-
-@pytest.fixture(scope="module")
-def image(
-    engine: None,  # noqa: ARG001
-    fake_zluda: Path,
-    tmp_path_factory: pytest.TempPathFactory,
-) -> str:
-    """The inference image for gfx1100, with a program that ends at once in the server's place."""
-    standin = debian_image("sid", tmp_path_factory.mktemp("debootstrap"))
-    plan = plan_for(host("radeon-rx-7900-xtx"), variant="debian", zluda="path", zluda_path="/given")
-    project = tmp_path_factory.mktemp("project")
-    write_project(render_project(plan), project)
-    server = tmp_path_factory.mktemp("server")
-    (server / "opt/llama").mkdir(parents=True)
-    shutil.copy("/bin/true", server / "opt/llama/llama-server")
-    contexts = standin_contexts(standin, "debian")
-    contexts |= {"zluda-path": str(fake_zluda), "llama-cuda": str(server)}
-    return build(
-        project / "images/inference/Dockerfile",
-        target="inference",
-        tag=TAG,
-        contexts=contexts,
-        arguments={"GFX_TARGET": "gfx1100"},
-        context=project,
-    )
 
 
 @pytest.fixture(scope="module")
@@ -97,12 +54,12 @@ def radeon(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def clone(image: str, radeon: Path, tmp_path: Path) -> Iterator[Clone]:
+def clone(inference_image: str, radeon: Path, tmp_path: Path) -> Iterator[Clone]:
     """compose/inference.yml as host-env.sh prepares it for that host."""
     made = Clone(tmp_path / "clone", "inference")
     said = made.host_env(HOST_ROOT=str(radeon))
     assert "card: gfx1100" in said
-    made.change({"inference": {"image": image}})
+    made.change({"inference": {"image": inference_image}})
     yield made
     made.compose("down", "--volumes")
 
@@ -125,6 +82,20 @@ def test_without_a_device_the_service_ends_at_once_with_the_reason(clone: Clone)
     assert "no CUDA device shows up through ZLUDA" in told.stderr + told.stdout
 
 
+def test_the_selftest_ends_with_the_reason_too(clone: Clone) -> None:
+    clone.use("selftest")
+    clone.change({"selftest": {"image": TAG}})
+    told = clone.compose("run", "--rm", "selftest")
+    assert told.returncode == 1
+    assert "no CUDA device shows up through ZLUDA" in told.stderr + told.stdout
+
+
+def test_a_program_of_ones_own_runs_by_the_same_entrypoint_only_on_a_device(clone: Clone) -> None:
+    told = clone.compose("run", "--rm", "--no-deps", "inference", "true")
+    assert told.returncode == 1
+    assert "no CUDA device shows up through ZLUDA" in told.stderr + told.stdout
+
+
 def test_up_ends_with_the_reason_and_not_with_a_server_on_the_cpu(
     clone: Clone, endpoint: str
 ) -> None:
@@ -137,52 +108,45 @@ def test_up_ends_with_the_reason_and_not_with_a_server_on_the_cpu(
 
 
 def test_a_node_that_was_passed_without_its_group_is_named_with_its_gid(
-    image: str, radeon: Path
+    inference_image: str, radeon: Path
 ) -> None:
     devices = (
         *("--device", f"{radeon}/dev/kfd:/dev/kfd"),
         *("--device", f"{radeon}/dev/dri/renderD129:/dev/dri/renderD129"),
     )
     told = subprocess.run(
-        ["docker", "run", "--rm", *devices, image], capture_output=True, text=True, check=False
+        ["docker", "run", "--rm", *devices, inference_image],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert told.returncode == 1
     assert "may not open /dev/kfd of gid 148" in told.stderr
     assert "group_add" in told.stderr
 
 
-def test_without_any_node_the_missing_one_is_named(image: str) -> None:
+def test_without_any_node_the_missing_one_is_named(inference_image: str) -> None:
     told = subprocess.run(
-        ["docker", "run", "--rm", image], capture_output=True, text=True, check=False
+        ["docker", "run", "--rm", inference_image], capture_output=True, text=True, check=False
     )
     assert told.returncode == 1
     assert "/dev/kfd is not in this container" in told.stderr
 
 
-def test_only_the_kernels_of_its_own_target_are_in_the_image(image: str) -> None:
+def test_only_the_kernels_of_its_own_target_are_in_the_image(inference_image: str) -> None:
     where = "\\( -path '*rocblas*' -o -path '*hipblaslt*' \\)"
     find = f"find /usr /opt -xdev {where} -name '*gfx[0-9]*' -type f"
-    files = docker("run", "--rm", "--entrypoint", "bash", image, "-c", find).splitlines()
+    files = docker("run", "--rm", "--entrypoint", "bash", inference_image, "-c", find).splitlines()
     assert files
     assert [file for file in files if "gfx1100" not in file.rpartition("/")[2]] == []
 
 
-def test_rocms_libraries_have_the_names_that_zluda_links_and_are_found(image: str) -> None:
+def test_rocms_libraries_have_the_names_that_zluda_links_and_are_found(
+    inference_image: str,
+) -> None:
     names = "libamdhip64 librocblas libhipblaslt librocm_smi64"
     loop = f"for name in {names}; do readlink -e /usr/lib/x86_64-linux-gnu/$name.so; done"
-    links = docker("run", "--rm", "--entrypoint", "bash", image, "-c", loop).splitlines()
+    links = docker("run", "--rm", "--entrypoint", "bash", inference_image, "-c", loop).splitlines()
     assert len(links) == len(names.split())
-    libraries = docker("run", "--rm", "--entrypoint", "ldd", image, *links)
+    libraries = docker("run", "--rm", "--entrypoint", "ldd", inference_image, *links)
     assert "not found" not in libraries
-
-
-def test_a_target_without_kernels_is_not_built(image: str) -> None:
-    keep = "keep-kernels /usr/lib/x86_64-linux-gnu gfx1036"
-    told = subprocess.run(
-        ["docker", "run", "--rm", "--user", "0", "--entrypoint", "bash", image, "-c", keep],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert told.returncode == 1
-    assert "no kernels for gfx1036" in told.stderr

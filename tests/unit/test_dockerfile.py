@@ -161,6 +161,12 @@ def stages(dockerfile: str) -> dict[str, list[str]]:
     return found
 
 
+def whole(found: dict[str, list[str]], name: str) -> list[str]:
+    """The instructions of a stage, after those of the stages that it is built on."""
+    base = found[name][0].split()[1]
+    return (whole(found, base) if base in found else []) + found[name]
+
+
 def test_another_pin_of_llama_cpp_rebuilds_nothing_of_zluda() -> None:
     planned = image("inference")
     llama = planned.components["llama.cpp"]
@@ -178,18 +184,30 @@ def test_another_pin_of_llama_cpp_rebuilds_nothing_of_zluda() -> None:
     pairs = zip(before["inference"], after["inference"], strict=True)
     changed_lines = [line for line, other in pairs if line != other]
     assert [line.split()[0] for line in changed_lines] == ["LABEL"]
+    # A label in the last stage, after all that takes time.
     assert before["inference"].index(changed_lines[0]) > before["inference"].index(
-        "COPY --from=llama-cuda /opt/llama /opt/llama"
+        "COPY --from=inference-gates /gates /opt/zluda-stack/gates"
     )
 
 
 def test_an_image_that_is_run_holds_no_stage_with_a_compiler() -> None:
     for name in ("llama-cpu", "endpoint", "inference"):
-        body = stages(render_dockerfile(image(name)))[name]
+        body = whole(stages(render_dockerfile(image(name))), name)
         packages = image(name).variant.packages
         tools = set(packages["build"]) - set(packages["python"])
         words = {word for line in body for word in line.split()}
         assert not words & tools, name
+
+
+def test_an_image_that_a_gate_refuses_is_not_built() -> None:
+    """BuildKit builds what the last stage copies from, so that stage must copy from the gates'."""
+    found = stages(render_dockerfile(image("inference")))
+    assert any(line.startswith("COPY --from=inference-gates ") for line in found["inference"])
+    assert any(line.startswith("COPY --from=inference-ptx ") for line in found["inference-gates"])
+    run = [
+        word for name in found for line in found[name] for word in re.findall(r"gate (\w+)", line)
+    ]
+    assert set(run) == {"ptx", "opcodes", "libraries", "kernels", "symbols", "size"}
 
 
 def test_the_final_stage_holds_zluda_and_nothing_else() -> None:
@@ -228,5 +246,5 @@ def test_an_unverified_digest_never_becomes_the_word_none() -> None:
 
 
 def test_an_image_without_a_template_is_told_by_name() -> None:
-    with pytest.raises(StackError, match=r"images/nowhere/Dockerfile\.j2"):
+    with pytest.raises(StackError, match="images/nowhere/"):
         render_dockerfile(structs.replace(image(), name="nowhere"))

@@ -10,20 +10,21 @@ import pytest
 import yaml
 
 from tests.unit.command_line import CASES, NO_GPU, Outcome, run, settle
+from tests.unit.planning import host, plan_for
 from tests.unit.plans import image
 from zluda_stack import paths
 from zluda_stack.catalog.load import load
 from zluda_stack.errors import ExitCode, HostProblem, UsageError
 from zluda_stack.render.committed import render_committed
 from zluda_stack.render.dockerfiles import render_dockerfile
-from zluda_stack.render.project import write_project
+from zluda_stack.render.project import render_project, write_project
 
 SOURCES = Path(__file__).parents[2]
 FILES = {"a/one.txt": "one\n", "two.sh": "#!/bin/sh\n"}
 
 
-def render(*arguments: str, host: Path = NO_GPU) -> Outcome:
-    return run("render", *arguments, "--host-facts", str(host))
+def render(*arguments: str, facts: Path = NO_GPU) -> Outcome:
+    return run("render", *arguments, "--host-facts", str(facts))
 
 
 @pytest.fixture(autouse=True)
@@ -93,7 +94,7 @@ def test_render_for_a_card_that_is_not_here_writes_all_its_files(tmp_path: Path)
 
 def test_the_gids_of_the_host_go_into_env_and_not_into_the_compose_file(tmp_path: Path) -> None:
     host = CASES / "kfd-gid-148.json"
-    assert render("--out", str(tmp_path / "out"), host=host).code == ExitCode.OK
+    assert render("--out", str(tmp_path / "out"), facts=host).code == ExitCode.OK
     env = (tmp_path / "out/compose/.env").read_text()
     assert "HOST_KFD_GID=148\n" in env
     assert "HOST_RENDER_NODE=/dev/dri/renderD" in env
@@ -158,6 +159,17 @@ def test_no_rendered_file_holds_the_api_key(tmp_path: Path) -> None:
     rendered = [path for path in (tmp_path / "out").rglob("*") if path.is_file()]
     assert rendered
     assert [path for path in rendered if "zs-this" in path.read_text()] == []
+
+
+def test_the_selftest_runs_on_the_same_card_as_the_server_and_is_not_started_again() -> None:
+    rendered = render_project(plan_for(host("kfd-gid-148"), accept_cuda_eula=True))
+    server = yaml.safe_load(rendered["compose/inference.yml"])["services"]["inference"]
+    services = yaml.safe_load(rendered["compose/selftest.yml"])["services"]
+    assert list(services) == ["selftest"]
+    for key in ("image", "build", "devices", "group_add", "read_only", "cap_drop"):
+        assert services["selftest"][key] == server[key]
+    assert services["selftest"]["restart"] == "no"
+    assert services["selftest"]["environment"].keys() == {"HSA_OVERRIDE"}
 
 
 def test_the_committed_files_are_what_the_defaults_render_to() -> None:

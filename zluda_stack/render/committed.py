@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from zluda_stack.catalog.schema import Catalog
 from zluda_stack.plan.reference import cpu_plan, gpu_plans
-from zluda_stack.render.compose import compose_path
+from zluda_stack.plan.selftest import selftest_image, selftest_plan
+from zluda_stack.render.compose import compose_path, render_compose
+from zluda_stack.render.dockerfiles import render_dockerfile
 from zluda_stack.render.host_env import render_host_env
 from zluda_stack.render.project import dockerfile, render_project
 from zluda_stack.settings import Settings
@@ -15,8 +17,14 @@ def render_committed(catalog: Catalog) -> dict[str, str]:
 
     The plans behind them are for no host at all; the gfx target that one needs is in no file.
     """
-    committed = {"compose/host-env.sh": render_host_env(catalog)}
-    for plan in (cpu_plan(catalog, Settings()), gpu_plans(catalog, Settings())[0]):
+    gpu = gpu_plans(catalog, Settings())[0]
+    selftest = selftest_image(gpu)
+    committed = {
+        "compose/host-env.sh": render_host_env(catalog),
+        dockerfile(selftest): render_dockerfile(selftest),
+        "compose/selftest.yml": render_compose(selftest_plan(gpu)),
+    }
+    for plan in (cpu_plan(catalog, Settings()), gpu):
         kept = {compose_path(plan), *map(dockerfile, plan.images)}
         rendered = render_project(plan)
         committed |= {path: rendered[path] for path in sorted(kept)}

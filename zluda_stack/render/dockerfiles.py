@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from zluda_stack.plan.types import ImagePlan
+from zluda_stack.render.images import read_image
 from zluda_stack.render.templates import render_template
 
 
@@ -16,5 +17,6 @@ def render_dockerfile(image: ImagePlan) -> str:
         runtime=image.runtime,
         components=image.components,
         contexts=image.contexts,
+        budgets=read_image(image.name).gates,
     )
     return f"# Rendered by zluda-stack from images/{name} and the catalogue; change those.\n{body}"

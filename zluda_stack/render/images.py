@@ -39,12 +39,25 @@ class StageEstimate(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     source: Annotated[str, Meta(pattern=r"^(measured on .+|unproven)$")]
 
 
+class GateBudgets(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What the gates of an image let pass: see docs/gates.md.
+
+    `ptx_modules` is the number of PTX modules that may fail to compile whole, `symbols` and
+    `opcodes` what ZLUDA may lack, `size` the most that the image's files may take ("4GB").
+    """
+
+    ptx_modules: Annotated[int, Meta(ge=0)]
+    symbols: tuple[str, ...]
+    opcodes: tuple[str, ...]
+    size: Annotated[str, Meta(pattern=r"^[0-9.]+(MB|GB)$")]
+
+
 class ImageDescription(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """One image, or one part of images: what it needs, takes as ARG, and how it is tested.
 
     A part has build stages (stages.j2) and no Dockerfile of its own. `files` are the files
     beside the template that are copied; `estimates` what its stages cost, those of other images
-    that it includes not repeated.
+    that it includes not repeated. `gates` is None for an image that has none.
     """
 
     name: str
@@ -56,6 +69,7 @@ class ImageDescription(Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     tests: tuple[str, ...]
     notes: tuple[str, ...]
     estimates: tuple[StageEstimate, ...] = ()
+    gates: GateBudgets | None = None
 
 
 def read_image(name: str) -> ImageDescription:

@@ -16,7 +16,7 @@ def read_source(name: str) -> dict[str, str]:
 
     Raises StackError when it is not there.
     """
-    top = Path(paths.__file__).parent if name == _PACKAGE else paths.project() / name
+    top = _place(name)
     if top.is_dir():
         files = [path for path in sorted(top.rglob("*")) if path.is_file()]
         names = {path: path.relative_to(top) for path in files}
@@ -29,3 +29,9 @@ def read_source(name: str) -> dict[str, str]:
         return {name: top.read_text()}
     except OSError as error:
         raise StackError(f"{top}: {error.strerror}", "Install zluda-stack again.") from error
+
+
+def _place(name: str) -> Path:
+    """Where the file is: the package itself need not lie beside the rest of the project."""
+    first, _, inner = name.partition("/")
+    return Path(paths.__file__).parent / inner if first == _PACKAGE else paths.project() / name

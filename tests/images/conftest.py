@@ -1,0 +1,83 @@
+"""The inference image on a real engine: Debian's real ROCm, and fakes of ZLUDA and the CUDA server.
+
+Those two take hours and NVIDIA's toolkit. What is shown here counts as tested with a fake.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from msgspec import Struct
+
+from tests.docker_engine import build, debian_image, standin_contexts
+from tests.images.fake_server import make_fake_selftest, make_fake_server
+from tests.images.fake_zluda import make_fake_zluda
+from tests.unit.planning import host, plan_for
+from zluda_stack.render.project import render_project, write_project
+
+VARIANT = "debian"
+TAG = "zluda-stack-test/inference:gfx1100"
+
+
+class Parts(Struct, frozen=True, kw_only=True):
+    """What the image is put together from: folders in the place of three build stages."""
+
+    zluda: Path
+    server: Path
+    selftest: Path
+
+
+class InferenceBuild(Struct, frozen=True):
+    """A rendered project whose inference image can be built from parts."""
+
+    project: Path
+    standin: str
+
+    def __call__(
+        self, parts: Parts, *, target: str = "inference", tag: str = TAG, gfx: str = "gfx1100"
+    ) -> str:
+        """Build the stage `target` for the gfx target `gfx`; AssertionError with the log."""
+        contexts = standin_contexts(self.standin, VARIANT) | {
+            "zluda-path": str(parts.zluda),
+            "llama-cuda": str(parts.server),
+            "selftest-build": str(parts.selftest),
+        }
+        return build(
+            self.project / "images/inference/Dockerfile",
+            target=target,
+            tag=tag,
+            contexts=contexts,
+            arguments={"GFX_TARGET": gfx},
+            context=self.project,
+        )
+
+
+@pytest.fixture(scope="session")
+def fake_parts(tmp_path_factory: pytest.TempPathFactory) -> Parts:
+    """The fakes, with nothing for a gate to find."""
+    zluda = make_fake_zluda(tmp_path_factory.mktemp("fake-zluda"))
+    return Parts(
+        zluda=zluda,
+        server=make_fake_server(tmp_path_factory.mktemp("fake-server"), zluda),
+        selftest=make_fake_selftest(tmp_path_factory.mktemp("fake-selftest"), zluda),
+    )
+
+
+@pytest.fixture(scope="session")
+def inference_build(
+    engine: None,  # noqa: ARG001
+    tmp_path_factory: pytest.TempPathFactory,
+) -> InferenceBuild:
+    """The project as it is rendered for a Radeon card on Debian's ROCm."""
+    standin = debian_image("sid", tmp_path_factory.mktemp("debootstrap"))
+    plan = plan_for(host("radeon-rx-7900-xtx"), variant=VARIANT, zluda="path", zluda_path="/given")
+    project = tmp_path_factory.mktemp("project")
+    write_project(render_project(plan), project)
+    return InferenceBuild(project, standin)
+
+
+@pytest.fixture(scope="session")
+def inference_image(inference_build: InferenceBuild, fake_parts: Parts) -> str:
+    """The inference image for gfx1100 with the fakes in it, which has passed its gates."""
+    return inference_build(fake_parts)
