@@ -17,6 +17,7 @@ from zluda_stack.catalog.schema import (
     Component,
     Defaults,
     Gpu,
+    HostNeeds,
     Model,
     Variant,
 )
@@ -43,6 +44,7 @@ def load(directory: Path | None = None) -> Catalog:
         clients=_entries(folder, "clients", Client),
         combinations=_entries(folder, "combinations", Combination),
         defaults=_convert(folder, "defaults", _read(folder, "defaults"), Defaults),
+        host=_convert(folder, "host", _read(folder, "host"), HostNeeds),
     )
     for kind, where, problem in _contradictions(catalog):
         raise _broken(folder, kind, where, problem)

@@ -213,6 +213,38 @@ class Combination(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     provenance: Provenance
 
 
+class Minimum(Struct, frozen=True, forbid_unknown_fields=True):
+    """The oldest version of a program that will do, by its leading numbers, such as 25 or 2.4."""
+
+    version: Annotated[str, Meta(pattern=r"^[0-9]+(\.[0-9]+)*$")]
+    provenance: Provenance
+
+
+class Distribution(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The commands by which a family of distributions gets what a host needs.
+
+    One belongs to it when its name holds one of `words`; the last entry has none and fits all.
+    `without_option` removes the kernel option that stands for {option}.
+    """
+
+    words: tuple[str, ...]
+    docker: str
+    compose: str
+    buildx: str
+    firmware: str
+    kernel: str
+    without_option: str
+    provenance: Provenance
+
+
+class HostNeeds(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What the containers' way needs of a host, and how each distribution provides it."""
+
+    docker_engine: Minimum
+    docker_compose: Minimum
+    distributions: dict[str, Distribution]
+
+
 class Defaults(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The catalogue's own choices where the user made none.
 
@@ -240,3 +272,4 @@ class Catalog(Struct, frozen=True, kw_only=True):
     clients: dict[str, Client]
     combinations: dict[str, Combination]
     defaults: Defaults
+    host: HostNeeds

@@ -1,0 +1,133 @@
+"""Hardware: is there a card, and can ZLUDA serve it."""
+
+from __future__ import annotations
+
+from zluda_stack.catalog.schema import Gpu, NativePath
+from zluda_stack.doctor.commands import USE_CPU
+from zluda_stack.doctor.subject import INTEL, NVIDIA, Subject, display_label, label
+from zluda_stack.doctor.types import Check, Fix, Verdict, fail, ok, warn
+
+_WAY_OF_OTHERS = {
+    NVIDIA: "llama.cpp's own CUDA build needs no ZLUDA",
+    INTEL: "llama.cpp's SYCL or Vulkan build serves it",
+}
+_NATIVE_WAY = {
+    NativePath.ROCM: "llama.cpp built with HIP for ROCm serves it without translation",
+    NativePath.VULKAN: "llama.cpp's Vulkan build is what is left for it",
+    NativePath.NONE: "no way to compute on it is known",
+}
+
+
+def _unwanted(subject: Subject) -> Verdict:
+    if subject.no_gpu_wanted:
+        wish = "engine embedded" if subject.settings.engine == "embedded" else "gpu none"
+        return ok(f"no GPU is wanted ({wish})", rest="no GPU is wanted")
+    return ok()
+
+
+def _wsl2(subject: Subject) -> Verdict:
+    facts = subject.facts
+    if not facts.wsl or facts.kfd is not None:
+        return ok()
+    evidence = "this is WSL2: " + (
+        "/dev/dxg is there, /dev/kfd is not" if facts.dxg else "it has no /dev/kfd"
+    )
+    reason = (
+        "WSL2 hands GPUs over as /dev/dxg, and this version needs the amdgpu driver's /dev/kfd. "
+        "AMD's own way there (ROCm with librocdxg) is unproven with ZLUDA"
+    )
+    if subject.gpu_named:
+        return fail(evidence, reason, USE_CPU)
+    return warn(evidence, reason, USE_CPU, rest="WSL2 has no amdgpu driver")
+
+
+def _asked_gpu_missing(subject: Subject) -> Verdict:
+    unmet = subject.plan.unmet if subject.plan is not None else ()
+    notice = next((each for each in unmet if each.code == "gpu-not-here"), None)
+    if notice is None or (subject.amd_is_here and not subject.facts.gpus):
+        return ok()
+    return fail(
+        notice.message,
+        "images for it can be rendered and built here, and run where the card is",
+        Fix(command="zluda-stack up --gpu auto", then="It takes what is here, or the CPU."),
+    )
+
+
+def _no_amd_gpu(subject: Subject) -> Verdict:
+    if subject.amd_is_here:
+        return ok()
+    others = _others(subject)
+    evidence = "no AMD GPU: `zluda-stack up` computes on the CPU"
+    return ok("; ".join((evidence, *others)), rest="there is no AMD GPU")
+
+
+def _others(subject: Subject) -> list[str]:
+    return [
+        f"for the {display_label(each)}, {_WAY_OF_OTHERS[each.vendor]}"
+        for each in subject.facts.pci_displays
+        if each.vendor in _WAY_OF_OTHERS
+    ]
+
+
+def _nvidia_beside_amd(subject: Subject) -> Verdict:
+    nvidia = [each for each in subject.facts.pci_displays if each.vendor == NVIDIA]
+    if not nvidia:
+        return ok()
+    return ok(f"{display_label(nvidia[0])} is beside it and stays out of the containers")
+
+
+def _unsupported_card(subject: Subject) -> Verdict:
+    known = [(gpu, subject.known(gpu)) for gpu in subject.facts.gpus]
+    unsupported = [(gpu, entry) for gpu, entry in known if entry is not None]
+    if subject.usable or not unsupported:
+        return ok()
+    gpu, entry = unsupported[0]
+    return warn(
+        f"{label(gpu)} is no card for ZLUDA",
+        f"{_why_unsupported(entry)}; {_NATIVE_WAY[entry.native]}",
+        USE_CPU,
+        rest="ZLUDA cannot use the card",
+    )
+
+
+def _why_unsupported(gpu: Gpu) -> str:
+    if gpu.wavefront != 32:
+        return f"it computes in waves of {gpu.wavefront}, and ZLUDA needs 32"
+    return "ZLUDA does not support it"
+
+
+def _unknown_target(subject: Subject) -> Verdict:
+    facts = subject.facts
+    unknown = [gpu for gpu in facts.gpus if gpu.gfx_target and subject.known(gpu) is None]
+    if subject.usable or not unknown:
+        return ok()
+    return warn(
+        f"{label(unknown[0])} is not in the catalogue",
+        "nobody has told this project whether ZLUDA serves this gfx target",
+        Fix(
+            command="zluda-stack doctor --capture host.json",
+            then="Attach host.json to a report; until then `zluda-stack up` computes on the CPU.",
+        ),
+        rest="the card is unknown",
+    )
+
+
+def _choice(subject: Subject) -> Verdict:
+    chosen = subject.chosen
+    if chosen is None:
+        return ok()
+    skipped = subject.plan.skipped if subject.plan is not None else ()
+    passed_over = "".join(f"; not {each.gpu}: {each.reason}" for each in skipped)
+    return ok(f"{label(chosen)}{passed_over}")
+
+
+CHECKS = (
+    Check(id="hardware.unwanted", look=_unwanted),
+    Check(id="hardware.wsl2", look=_wsl2),
+    Check(id="hardware.asked-gpu-missing", look=_asked_gpu_missing),
+    Check(id="hardware.no-amd-gpu", look=_no_amd_gpu),
+    Check(id="hardware.unsupported-card", look=_unsupported_card),
+    Check(id="hardware.unknown-target", look=_unknown_target),
+    Check(id="hardware.choice", look=_choice),
+    Check(id="hardware.nvidia-beside-amd", look=_nvidia_beside_amd),
+)

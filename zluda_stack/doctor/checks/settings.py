@@ -1,0 +1,114 @@
+"""Settings: the GPU variables of the environment, and what the plan refuses or lacks."""
+
+from __future__ import annotations
+
+import re
+
+from zluda_stack.doctor.commands import USE_CPU
+from zluda_stack.doctor.subject import Subject
+from zluda_stack.doctor.types import Check, Fix, Verdict, fail, ok, warn
+from zluda_stack.errors import ExitCode
+
+_OVERRIDE = "HSA_OVERRIDE_GFX_VERSION"
+_FORM = re.compile(r"[0-9]{1,2}\.[0-9]{1,2}\.[0-9]{1,2}")
+_SELECTORS = (
+    "ROCR_VISIBLE_DEVICES",
+    "HIP_VISIBLE_DEVICES",
+    "CUDA_VISIBLE_DEVICES",
+    "GPU_DEVICE_ORDINAL",
+)
+# What other checks tell in more detail.
+_TOLD_ELSEWHERE = ("docker", "embedded-packages", "gpu-not-here", "port-taken", "terms")
+
+
+def _override_form(subject: Subject) -> Verdict:
+    value, where = _override(subject)
+    if not value.strip() or _FORM.fullmatch(value.strip()):
+        return ok()
+    return fail(
+        f"{_OVERRIDE}={value} ({where})",
+        "its form is 11.0.0 (major.minor.stepping), not a gfx target; most cards need none",
+        _without_override(subject),
+    )
+
+
+def _override_empty(subject: Subject) -> Verdict:
+    value = subject.facts.environment.get(_OVERRIDE)
+    if value is None or value.strip():
+        return ok()
+    return warn(
+        f"{_OVERRIDE} is set and empty",
+        "it is not passed on; any other ROCm program finds no GPU with it",
+        Fix(command=f"unset {_OVERRIDE}", then="Take it out of your shell's start files too."),
+    )
+
+
+def _override_set(subject: Subject) -> Verdict:
+    value, where = _override(subject)
+    if not value.strip() or not subject.wants_gpu:
+        return ok()
+    return warn(
+        f"{_OVERRIDE}={value} ({where})",
+        "it makes the card pass for another: wrong results and memory faults are reported with it",
+        _without_override(subject),
+    )
+
+
+def _override(subject: Subject) -> tuple[str, str]:
+    """The user's value and where it is from; empty when there is none."""
+    setting = subject.settings.hsa_override
+    if setting is not None:
+        return setting, str(subject.configured.origin("hsa_override"))
+    return subject.facts.environment.get(_OVERRIDE, ""), "environment"
+
+
+def _without_override(subject: Subject) -> Fix:
+    if subject.settings.hsa_override is None:
+        return Fix(
+            command=f"unset {_OVERRIDE}", then="Take it out of your shell's start files too."
+        )
+    return Fix(command="zluda-stack config edit", then="Remove the line of hsa_override.")
+
+
+def _visible_devices(subject: Subject) -> Verdict:
+    given = [name for name in _SELECTORS if name in subject.facts.environment]
+    if not given:
+        return ok()
+    reason = "they are not passed on: only the chosen card's node enters the container"
+    if len(given) > 1:
+        reason += "; outside, each filters what the one before left"
+    return warn(
+        f"set in your environment: {', '.join(given)}",
+        reason,
+        Fix(command=f"unset {' '.join(given)}", then="Choose the card with --gpu."),
+    )
+
+
+def _refused(subject: Subject) -> Verdict:
+    refusal = subject.refusal
+    if refusal is None or subject.client_does_not_fit:
+        return ok()
+    named = subject.gpu_named
+    return fail(
+        refusal.message,
+        refusal.hint,
+        USE_CPU if named else Fix(command="zluda-stack config show"),
+    )
+
+
+def _unmet(subject: Subject) -> Verdict:
+    unmet = subject.plan.unmet if subject.plan is not None else ()
+    other = next((each for each in unmet if each.code not in _TOLD_ELSEWHERE), None)
+    if other is None:
+        return ok()
+    return fail(other.message, other.hint, Fix(command="zluda-stack plan"))
+
+
+CHECKS = (
+    Check(id="settings.override-form", look=_override_form, exit_code=ExitCode.REFUSED),
+    Check(id="settings.override-empty", look=_override_empty),
+    Check(id="settings.override-set", look=_override_set),
+    Check(id="settings.visible-devices", look=_visible_devices),
+    Check(id="settings.refused", look=_refused, exit_code=ExitCode.REFUSED),
+    Check(id="settings.unmet", look=_unmet),
+)

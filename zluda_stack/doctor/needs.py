@@ -1,0 +1,23 @@
+"""What building an image takes, as images/<name>/image.yml says it."""
+
+from __future__ import annotations
+
+from zluda_stack.doctor.subject import StageNeed
+from zluda_stack.render.images import read_parts
+
+
+def build_needs(image: str) -> frozenset[StageNeed]:
+    """The stages of the image `image`, those that it shares with others among them.
+
+    Raises StackError when its description is missing or malformed.
+    """
+    return frozenset(
+        StageNeed(
+            part=part.name,
+            stage=stage.stage,
+            disk_gb=stage.disk_gb,
+            memory_gb=stage.memory_gb,
+        )
+        for part in read_parts(image)
+        for stage in part.estimates
+    )

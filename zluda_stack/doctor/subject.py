@@ -1,0 +1,140 @@
+"""What the checks look at: the facts, the plan that came of them, and what follows from both."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from msgspec import Struct
+
+from zluda_stack.catalog.schema import Catalog, Gpu, ZludaSupport
+from zluda_stack.host.facts import DeviceNode, GpuFacts, HostFacts, PciDisplay
+from zluda_stack.plan.types import Plan
+from zluda_stack.settings import Configured, Settings
+
+AMD, NVIDIA, INTEL = 0x1002, 0x10DE, 0x8086
+CPU_WAY = "zluda-stack up --engine embedded"
+
+
+class Refusal(Struct, frozen=True):
+    """Why there is no plan, and the next step."""
+
+    message: str
+    hint: str
+
+
+class StageNeed(Struct, frozen=True, kw_only=True):
+    """What building one stage takes the first time, in gigabytes; `part` is its image's folder."""
+
+    part: str
+    stage: str
+    disk_gb: float
+    memory_gb: float
+
+
+class Subject(Struct, frozen=True, kw_only=True):
+    """One host with one wish. Exactly one of `plan` and `refusal` is there.
+
+    `build_needs` are the stages of each planned image, by its name; images share some.
+    """
+
+    facts: HostFacts
+    configured: Configured
+    catalog: Catalog
+    plan: Plan | None = None
+    refusal: Refusal | None = None
+    build_needs: Mapping[str, frozenset[StageNeed]] = {}
+
+    @property
+    def settings(self) -> Settings:
+        """What the user wishes."""
+        return self.configured.settings
+
+    @property
+    def no_gpu_wanted(self) -> bool:
+        """True when the user chose the CPU."""
+        return self.settings.engine == "embedded" or self.settings.gpu.strip().lower() == "none"
+
+    @property
+    def gpu_named(self) -> bool:
+        """True when the user asked for a certain card."""
+        return self.settings.gpu.strip().lower() not in ("auto", "none")
+
+    @property
+    def amd_displays(self) -> tuple[PciDisplay, ...]:
+        """AMD's GPUs on the PCI bus, with or without a driver."""
+        return tuple(each for each in self.facts.pci_displays if each.vendor == AMD)
+
+    @property
+    def amd_render_nodes(self) -> tuple[DeviceNode, ...]:
+        """The render nodes of AMD's cards."""
+        return tuple(node for node in self.facts.render_nodes if node.vendor == AMD)
+
+    @property
+    def amd_is_here(self) -> bool:
+        """True when anything at all shows an AMD GPU, or that one was meant to be here."""
+        facts = self.facts
+        return bool(facts.gpus or self.amd_displays or self.amd_render_nodes) or (
+            facts.kfd is not None or facts.hidden_nodes > 0
+        )
+
+    @property
+    def driver_works(self) -> bool:
+        """True when amdgpu drives at least one card."""
+        driven = any(each.driver == "amdgpu" for each in self.amd_displays)
+        return bool(self.facts.gpus or self.amd_render_nodes) or driven
+
+    @property
+    def usable(self) -> tuple[GpuFacts, ...]:
+        """The GPUs in the KFD topology whose target ZLUDA supports."""
+        return tuple(gpu for gpu in self.facts.gpus if self._zluda_serves(gpu))
+
+    @property
+    def wants_gpu(self) -> bool:
+        """True when the plan computes on a GPU, or without a plan would be expected to."""
+        if self.plan is not None:
+            return self.plan.gpu is not None
+        return not self.no_gpu_wanted and (self.amd_is_here or self.gpu_named)
+
+    @property
+    def wants_docker(self) -> bool:
+        """True when the plan runs in containers, or without a plan would be expected to."""
+        if self.plan is not None:
+            return self.plan.engine != "embedded"
+        return self.settings.engine == "docker" or self.wants_gpu
+
+    @property
+    def chosen(self) -> GpuFacts | None:
+        """The card that the plan takes, else the first that it could; None without any."""
+        planned = self.plan.gpu if self.plan is not None else None
+        for gpu in self.usable:
+            if planned is not None and gpu.pci == planned.pci:
+                return gpu
+        return next(iter(self.usable), None)
+
+    @property
+    def client_does_not_fit(self) -> bool:
+        """True when the plan is refused for the sake of the client that was asked for."""
+        client = self.catalog.clients.get(self.settings.client)
+        if client is None or self.refusal is None:
+            return False
+        return self.refusal.message.startswith(f"{client.title} (")
+
+    def known(self, gpu: GpuFacts) -> Gpu | None:
+        """What the catalogue has of the target of `gpu`."""
+        return self.catalog.gpus.get(gpu.gfx_target or "")
+
+    def _zluda_serves(self, gpu: GpuFacts) -> bool:
+        known = self.known(gpu)
+        return known is not None and known.zluda is ZludaSupport.YES
+
+
+def label(gpu: GpuFacts) -> str:
+    """The card in a few words."""
+    name = gpu.name or gpu.gfx_target or "a GPU of unknown target"
+    target = f" ({gpu.gfx_target})" if gpu.name and gpu.gfx_target else ""
+    return f"{name}{target}" + (f" at {gpu.pci}" if gpu.pci else "")
+
+
+def display_label(display: PciDisplay) -> str:
+    """The card on the PCI bus in a few words."""
+    return f"{display.name or f'{display.vendor:04x}:{display.device:04x}'} at {display.address}"
