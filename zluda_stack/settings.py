@@ -12,6 +12,7 @@ from msgspec import Meta, Struct
 
 EngineWish = Literal["auto", "docker", "embedded"]
 ClientWish = Literal["none", "claude", "openai", "vscode"]
+PassthroughWish = Literal["auto", "devices", "cdi", "runtime"]
 ZludaMethod = Literal["source", "release", "path"]
 
 Name = Annotated[
@@ -30,7 +31,19 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     name: Name = "default"
     engine: Annotated[EngineWish, Meta(description="How the stack runs.")] = "auto"
     gpu: Annotated[
-        str, Meta(description="auto, none, or a gfx target such as gfx1100.", min_length=1)
+        str,
+        Meta(
+            description="auto, none, all, or cards by target (gfx1100), product, number of "
+            "`zluda-stack gpus`, PCI address or unique id, separated by commas.",
+            min_length=1,
+        ),
+    ] = "auto"
+    passthrough: Annotated[
+        PassthroughWish,
+        Meta(
+            description="How cards enter containers: their device nodes (auto), or AMD's CDI "
+            "or runtime."
+        ),
     ] = "auto"
     model: Annotated[
         str | None, Meta(description="A model of the catalogue, or the path of a GGUF file.")

@@ -58,7 +58,7 @@ class EmbeddedStack:
             name=name,
             engine="embedded",
             headline="The embedded engine, for a test",
-            gpu=None,
+            gpus=(),
             skipped=(),
             model=ModelPlan(
                 name="smollm2-135m",

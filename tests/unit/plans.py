@@ -58,7 +58,7 @@ def plan(
         name=name,
         engine="docker",
         headline="a plan for a test",
-        gpu=None,
+        gpus=(),
         skipped=(),
         model=ModelPlan(name="m", catalogued=None, path=None, context=512, trained_context=None),
         endpoint=EndpointPlan(bind="127.0.0.1", port=8080, host="127.0.0.1"),

@@ -44,7 +44,7 @@ def started(
         name=name,
         engine="embedded",
         headline="CPU only.",
-        gpu=None,
+        gpus=(),
         skipped=(),
         model=ModelPlan(
             name="big", catalogued=None, path="/m.gguf", context=context, trained_context=context

@@ -36,7 +36,7 @@ def plan(name: str, *, bind: str = "127.0.0.1", port: int = 4242) -> Plan:
         name=name,
         engine="embedded",
         headline="",
-        gpu=None,
+        gpus=(),
         skipped=(),
         model=ModelPlan(
             name="model", catalogued=None, path="/m.gguf", context=512, trained_context=None

@@ -43,9 +43,9 @@ def find_gpu(catalog: Catalog, text: str) -> Gpu | None:
     target = _TARGET.fullmatch(text.strip().lower())
     if target and f"gfx{target[1]}" in catalog.gpus:
         return catalog.gpus[f"gfx{target[1]}"]
-    wanted = _plain(text)
+    wanted = plain(text)
     for gpu in catalog.gpus.values():
-        if any(_plain(product) == wanted for product in gpu.products):
+        if any(plain(product) == wanted for product in gpu.products):
             return gpu
     return None
 
@@ -55,13 +55,13 @@ def suggest_gpu(catalog: Catalog, text: str) -> tuple[Gpu, ...]:
     exact = find_gpu(catalog, text)
     if exact is not None:
         return (exact,)
-    plain = _plain(text)
-    family = _sharing_a_beginning(plain, catalog.gpus)
+    wanted = plain(text)
+    family = _sharing_a_beginning(wanted, catalog.gpus)
     if family:
         return tuple(catalog.gpus[target] for target in family)
-    names = {_plain(product): gpu for gpu in catalog.gpus.values() for product in gpu.products}
+    names = {plain(product): gpu for gpu in catalog.gpus.values() for product in gpu.products}
     names |= catalog.gpus
-    found = {names[name].target for name in nearest(plain, names, likeness=0.8)}
+    found = {names[name].target for name in nearest(wanted, names, likeness=0.8)}
     return tuple(gpu for gpu in catalog.gpus.values() if gpu.target in found)
 
 
@@ -74,6 +74,6 @@ def _sharing_a_beginning(text: str, targets: Iterable[str]) -> tuple[str, ...]:
     return ()
 
 
-def _plain(product: str) -> str:
-    """A product's name without brands, blanks and case."""
+def plain(product: str) -> str:
+    """A product's name without brands, blanks and case, by which names are compared."""
     return re.sub(r"[^a-z0-9]", "", _BRANDS.sub("", product.lower()))

@@ -22,7 +22,10 @@ def _arguments() -> argparse.ArgumentParser:
     parser.add_argument("--bind", default="127.0.0.1", help="address to listen on")
     parser.add_argument("--port", type=int, required=True, help="TCP port to listen on")
     parser.add_argument(
-        "--upstream", required=True, help="model server: http://HOST:PORT or unix:PATH"
+        "--upstream",
+        action="append",
+        required=True,
+        help="model server: http://HOST:PORT or unix:PATH",
     )
     keys = parser.add_mutually_exclusive_group(required=True)
     keys.add_argument("--key-file", type=Path, help="file with the accepted keys, one a line")
@@ -56,14 +59,17 @@ def _log_to_stdout() -> None:
 
 def main(arguments: list[str] | None = None) -> None:
     """Serve until SIGTERM, then let requests in flight end."""
-    options = _arguments().parse_args(arguments)
+    parser = _arguments()
+    options = parser.parse_args(arguments)
+    if len(options.upstream) > 1:
+        parser.error("several model servers are not part of this version: give one --upstream")
     _log_to_stdout()
     try:
         keys = _keys(options)
     except (OSError, ValueError) as error:
         sys.exit(f"cannot read the key file: {error}")
     uvicorn.run(
-        Gateway(Upstream(options.upstream), keys),
+        Gateway(Upstream(options.upstream[0]), keys),
         host=options.bind,
         port=options.port,
         log_config=None,

@@ -12,6 +12,7 @@ from msgspec import structs
 
 from zluda_stack.catalog.schema import Catalog
 from zluda_stack.plan.images import inference_tag
+from zluda_stack.plan.passthrough import RUNTIME, Passthrough, Way
 from zluda_stack.plan.types import (
     EndpointPlan,
     GpuDevice,
@@ -20,10 +21,9 @@ from zluda_stack.plan.types import (
     ModelPlan,
     Service,
 )
-from zluda_stack.plan.variables import optional, required
+from zluda_stack.plan.variables import by_program, optional, required
 
 CPU_VOLUMES: tuple[str, ...] = ("models",)
-GPU_VOLUMES = (*CPU_VOLUMES, "zluda-cache")
 # ZLUDA compiles kernels at first use, for minutes; until then the server is starting, not ill.
 _FIRST_START_S = 3600
 _CPU_START_S = 600
@@ -33,14 +33,31 @@ _WRITABLE = ("/tmp",)  # noqa: S108 -- a path in the container
 _MODEL_FILE = "/model.gguf"
 # The group of the images' own user (images/_macros/user.j2).
 _OWN_GID = "10001"
+_SERVER = "inference"
+# What the host's .env calls a card, by the way in which it is passed.
+_NAMES: dict[Way, str] = {
+    "devices": "HOST_RENDER_NODE",
+    "cdi": "HOST_CDI_DEVICE",
+    "runtime": "HOST_AMD_DEVICE",
+}
 
 
 def gpu_services(
-    catalog: Catalog, images: Iterable[ImagePlan], model: ModelPlan
+    catalog: Catalog,
+    images: Iterable[ImagePlan],
+    model: ModelPlan,
+    gpus: tuple[GpuDevice, ...],
+    entry: Passthrough,
 ) -> tuple[Service, ...]:
-    """The model fetcher, the CUDA-only server and the endpoint, in starting order."""
+    """The model fetcher, a CUDA-only server for each card and the endpoint, in starting order."""
     server = _server(catalog, model, "inference", inference_tag(required("ZLUDA_STACK_GPU")))
-    return _around(catalog, images, model, _on_gpu(server))
+    replicas = (_on_gpu(server, number, entry) for number in range(1, len(gpus) + 1))
+    return _around(catalog, images, model, tuple(replicas))
+
+
+def gpu_volumes(gpus: tuple[GpuDevice, ...]) -> tuple[str, ...]:
+    """The named volumes of a stack on `gpus`."""
+    return (*CPU_VOLUMES, *(_cache(number) for number in range(1, len(gpus) + 1)))
 
 
 def cpu_services(
@@ -52,11 +69,16 @@ def cpu_services(
     environment = server.environment | {
         "THREADS": optional("ZLUDA_STACK_THREADS", str(threads or ""))
     }
-    return _around(catalog, images, model, structs.replace(server, environment=environment))
+    return _around(catalog, images, model, (structs.replace(server, environment=environment),))
 
 
 def host_environment(
-    gpu: GpuDevice | None, model: ModelPlan, endpoint: EndpointPlan, *, terms_accepted: bool
+    gpus: tuple[GpuDevice, ...],
+    entry: Passthrough,
+    model: ModelPlan,
+    endpoint: EndpointPlan,
+    *,
+    terms_accepted: bool,
 ) -> dict[str, str]:
     """The values of this host for the variables in the services; unknown ones are left out."""
     values = {
@@ -65,39 +87,58 @@ def host_environment(
         "ZLUDA_STACK_BIND": endpoint.bind,
         "ZLUDA_STACK_PORT": str(endpoint.port),
     }
-    if gpu is not None:
-        values |= _gpu_environment(gpu)
+    if gpus:
+        values |= _target_environment(gpus[0])
+        for number, (gpu, name) in enumerate(zip(gpus, entry.names, strict=True), start=1):
+            values |= _card_environment(number, gpu, name, entry)
         values["ZLUDA_STACK_ACCEPT_CUDA_EULA"] = "yes" if terms_accepted else ""
     return {key: value for key, value in values.items() if value}
 
 
-def _gpu_environment(gpu: GpuDevice) -> dict[str, str]:
-    other_gid = None if gpu.render_gid == gpu.kfd_gid else gpu.render_gid
+def _target_environment(gpu: GpuDevice) -> dict[str, str]:
     return {
         "ZLUDA_STACK_GPU": gpu.target,
         "ZLUDA_STACK_KERNEL_TARGET": gpu.kernel_target or "",
-        "HOST_RENDER_NODE": gpu.render_node or "",
-        "HOST_KFD_GID": "" if gpu.kfd_gid is None else str(gpu.kfd_gid),
-        "HOST_RENDER_GID": "" if other_gid is None else str(other_gid),
         "ZLUDA_STACK_HSA_OVERRIDE": gpu.hsa_override or "",
     }
 
 
+def _card_environment(
+    number: int, gpu: GpuDevice, name: str | None, entry: Passthrough
+) -> dict[str, str]:
+    """Where the card of replica `number` is; `name` is what AMD's toolkit calls it."""
+    values = {_NAMES[entry.way] + _suffix(number): name or gpu.render_node or ""}
+    if not entry.keep_groups:
+        other_gid = None if gpu.render_gid == gpu.kfd_gid else gpu.render_gid
+        values["HOST_KFD_GID"] = "" if gpu.kfd_gid is None else str(gpu.kfd_gid)
+        values["HOST_RENDER_GID" + _suffix(number)] = "" if other_gid is None else str(other_gid)
+    return values
+
+
 def _around(
-    catalog: Catalog, images: Iterable[ImagePlan], model: ModelPlan, server: Service
+    catalog: Catalog, images: Iterable[ImagePlan], model: ModelPlan, servers: tuple[Service, ...]
 ) -> tuple[Service, ...]:
-    """`server` between what fetches its model, unless that is a file of the host, and clients."""
+    """`servers` between what fetches their model, unless that is the host's file, and clients."""
     image = next(image for image in images if image.name == "endpoint")
-    endpoint = _endpoint_service(catalog, image)
+    endpoint = _endpoint_service(catalog, image, servers)
     if model.path is not None:
-        mount = (f"{model.path}:{_MODEL_FILE}:ro",)
-        environment = server.environment | {"MODEL_FILE": _MODEL_FILE}
-        return structs.replace(server, volumes=mount, environment=environment), endpoint
-    waits = {"model": "service_completed_successfully"}
-    stored = structs.replace(
-        server, volumes=("models:/models:ro", *server.volumes), depends_on=waits
+        return (*(_with_file(server, model.path) for server in servers), endpoint)
+    stored = (_with_store(server) for server in servers)
+    return _model_service(image, model), *stored, endpoint
+
+
+def _with_file(server: Service, path: str) -> Service:
+    mounts = (f"{path}:{_MODEL_FILE}:ro", *server.volumes)
+    environment = server.environment | {"MODEL_FILE": _MODEL_FILE}
+    return structs.replace(server, volumes=mounts, environment=environment)
+
+
+def _with_store(server: Service) -> Service:
+    return structs.replace(
+        server,
+        volumes=("models:/models:ro", *server.volumes),
+        depends_on={"model": "service_completed_successfully"},
     )
-    return _model_service(image, model), stored, endpoint
 
 
 def _model_service(image: ImagePlan, model: ModelPlan) -> Service:
@@ -118,7 +159,7 @@ def _model_service(image: ImagePlan, model: ModelPlan) -> Service:
 def _server(catalog: Catalog, model: ModelPlan, build: str, tag: str) -> Service:
     port = catalog.defaults.inference_port
     return Service(
-        name="inference",
+        name=_SERVER,
         image=tag,
         build=build,
         environment={
@@ -132,27 +173,68 @@ def _server(catalog: Catalog, model: ModelPlan, build: str, tag: str) -> Service
     )
 
 
-def _on_gpu(server: Service) -> Service:
-    root, node = optional("HOST_ROOT"), required("HOST_RENDER_NODE")
-    # Compose refuses a gid that stands twice, and on most hosts both nodes have the same: then
-    # the second variable is left out, and the own group of the image's user stands in its place.
-    gids = (required("HOST_KFD_GID"), optional("HOST_RENDER_GID", _OWN_GID))
+def _on_gpu(server: Service, number: int, entry: Passthrough) -> Service:
+    """Replica `number`, from 1, of `server`: with a card and a kernel cache of its own."""
     # The image's entrypoint exports it only when it is not empty: an empty
     # HSA_OVERRIDE_GFX_VERSION hides every GPU (case C06).
     override = {"HSA_OVERRIDE": optional("ZLUDA_STACK_HSA_OVERRIDE")}
-    return structs.replace(
+    replica = structs.replace(
         server,
+        name=_SERVER + _suffix(number, "-"),
         environment=server.environment | override,
-        # ROCm opens the render node by the number in the KFD topology, so it keeps its name
-        # (open_drm_render_device of libhsakmt).
-        devices=(f"{root}/dev/kfd:/dev/kfd", f"{root}{node}:{node}"),
-        group_add=gids,
-        volumes=("zluda-cache:/cache",),
+        group_add=_groups(number, entry),
+        volumes=(f"{_cache(number)}:/cache",),
         health=_health(int(server.environment["PORT"]), start_period=_FIRST_START_S),
     )
+    return _with_card(replica, number, entry.way)
 
 
-def _endpoint_service(catalog: Catalog, image: ImagePlan) -> Service:
+def _with_card(server: Service, number: int, way: Way) -> Service:
+    if way == "runtime":
+        visible = {"AMD_VISIBLE_DEVICES": _card(number, way)}
+        environment = server.environment | visible
+        return structs.replace(server, runtime=RUNTIME, environment=environment)
+    if way == "cdi":
+        return structs.replace(server, devices=(_card(number, way),))
+    root, node = optional("HOST_ROOT"), _card(number, way)
+    # ROCm opens the render node by the number in the KFD topology, so it keeps its name
+    # (open_drm_render_device of libhsakmt).
+    return structs.replace(server, devices=(f"{root}/dev/kfd:/dev/kfd", f"{root}{node}:{node}"))
+
+
+def _card(number: int, way: Way) -> str:
+    """The variable that names the card of replica `number`."""
+    name = _NAMES[way] + _suffix(number)
+    # compose/host-env.sh knows the device nodes of one card.
+    return required(name) if number == 1 and way == "devices" else by_program(name)
+
+
+def _groups(number: int, entry: Passthrough) -> tuple[str, ...]:
+    if entry.keep_groups:
+        # Podman takes it alone only, and Docker does not know it (case C11).
+        return ("keep-groups",)
+    # Compose refuses a gid that stands twice, and on most hosts both nodes have the same: then
+    # the second variable is left out, and the own group of the image's user stands in its place.
+    render = optional("HOST_RENDER_GID" + _suffix(number), _OWN_GID)
+    return (required("HOST_KFD_GID"), render)
+
+
+def _cache(number: int) -> str:
+    """The volume with the compiled kernels of replica `number`.
+
+    Cards of one kind could share it, but ZLUDA opens its SQLite file without a busy timeout and
+    writes at every look-up (zluda_cache/src/lib.rs at 8a7931be): while one replica compiles, the
+    other would find the file locked, which counts as a miss, and compile for minutes again.
+    """
+    return "zluda-cache" + _suffix(number, "-")
+
+
+def _suffix(number: int, mark: str = "_") -> str:
+    """Nothing for the first card, so that a stack with one has the names of the committed file."""
+    return "" if number == 1 else f"{mark}{number}"
+
+
+def _endpoint_service(catalog: Catalog, image: ImagePlan, servers: tuple[Service, ...]) -> Service:
     port = catalog.defaults.port
     published = (
         optional("ZLUDA_STACK_BIND", "127.0.0.1"),
@@ -167,13 +249,13 @@ def _endpoint_service(catalog: Catalog, image: ImagePlan) -> Service:
             *("python", "-m", "zluda_stack.gateway"),
             "--bind=0.0.0.0",
             f"--port={port}",
-            f"--upstream=http://inference:{catalog.defaults.inference_port}",
+            *(f"--upstream=http://{one.name}:{one.environment['PORT']}" for one in servers),
             "--key-hashes=/run/secrets/api_key_hashes",
         ),
         publish=(published,),
         secrets=("api_key_hashes",),
         tmpfs=_WRITABLE,
-        depends_on={"inference": "service_healthy"},
+        depends_on={server.name: "service_healthy" for server in servers},
         health=_health(port, start_period=30),
         stop_grace=_STOP_S,
     )

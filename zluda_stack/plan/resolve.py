@@ -15,9 +15,11 @@ from zluda_stack.plan import containers
 from zluda_stack.plan.building import DOCKER, TERMS
 from zluda_stack.plan.clients import fits
 from zluda_stack.plan.endpoint import choose_endpoint
-from zluda_stack.plan.gpu import CPU_WAY, Choice, choose_gpu, describe
+from zluda_stack.plan.gpu import Choice, choose_gpu, describe
+from zluda_stack.plan.gpu_reach import CPU_WAY
 from zluda_stack.plan.images import cpu_images, gpu_images
 from zluda_stack.plan.model import choose_model
+from zluda_stack.plan.passthrough import Passthrough, choose_passthrough
 from zluda_stack.plan.types import Decision, EngineName, ModelPlan, Notice, Plan
 from zluda_stack.plan.variant import choose_bases
 from zluda_stack.settings import Configured, Settings
@@ -31,7 +33,8 @@ def resolve(facts: HostFacts, configured: Configured, catalog: Catalog) -> Plan:
     """
     settings = configured.settings
     choice = choose_gpu(facts, configured, catalog)
-    in_docker = choice.gpu is not None or settings.engine == "docker"
+    entry = choose_passthrough(facts, configured, choice.gpus)
+    in_docker = bool(choice.gpus) or settings.engine == "docker"
     engine: EngineName = "docker" if in_docker else "embedded"
     model = choose_model(facts, catalog, settings.model, settings.context)
     endpoint = choose_endpoint(facts, configured, catalog.defaults)
@@ -39,34 +42,40 @@ def resolve(facts: HostFacts, configured: Configured, catalog: Catalog) -> Plan:
         name=settings.name,
         engine=engine,
         headline=_headline(choice, engine),
-        gpu=choice.gpu,
+        gpus=choice.gpus,
         skipped=choice.skipped,
         model=model,
         endpoint=endpoint.endpoint,
         client=None if settings.client == "none" else settings.client,
         threads=settings.threads,
-        decisions=(*_decisions(configured, choice, engine, model), endpoint.decision),
+        decisions=(
+            *_decisions(configured, choice, engine, model),
+            *entry.decisions,
+            endpoint.decision,
+        ),
         warnings=choice.warnings
+        + entry.warnings
         + _unproven(choice, catalog)
         + endpoint.warnings
         + _client_notices(catalog, configured, model),
         unmet=choice.unmet
+        + entry.unmet
         + _engine_needs(facts, engine)
         + endpoint.unmet
         + _terms(choice, settings, catalog),
     )
     if in_docker:
-        return _in_containers(plan, settings, catalog)
+        return _in_containers(plan, entry, settings, catalog)
     if configured.given("variant") or configured.given("base"):
         # Nothing of it is used here; a name that does not exist is told all the same.
         choose_bases(catalog, settings.variant, settings.base)
     return plan
 
 
-def _in_containers(plan: Plan, settings: Settings, catalog: Catalog) -> Plan:
+def _in_containers(plan: Plan, entry: Passthrough, settings: Settings, catalog: Catalog) -> Plan:
     bases = choose_bases(catalog, settings.variant, settings.base)
     host = containers.host_environment(
-        plan.gpu, plan.model, plan.endpoint, terms_accepted=settings.accept_cuda_eula
+        plan.gpus, entry, plan.model, plan.endpoint, terms_accepted=settings.accept_cuda_eula
     )
     if plan.gpu is None:
         images = cpu_images(catalog, bases)
@@ -74,8 +83,8 @@ def _in_containers(plan: Plan, settings: Settings, catalog: Catalog) -> Plan:
         volumes = containers.CPU_VOLUMES
     else:
         images = gpu_images(catalog, settings, bases, plan.gpu.target)
-        services = containers.gpu_services(catalog, images, plan.model)
-        volumes = containers.GPU_VOLUMES
+        services = containers.gpu_services(catalog, images, plan.model, plan.gpus, entry)
+        volumes = containers.gpu_volumes(plan.gpus)
     return structs.replace(
         plan, images=images, services=services, volumes=volumes, host_environment=host
     )
@@ -90,8 +99,8 @@ def require_runnable(plan: Plan) -> None:
 
 
 def _headline(choice: Choice, engine: EngineName) -> str:
-    if choice.gpu is not None:
-        return f"GPU {describe(choice.gpu)} through ZLUDA in Docker: {choice.because}."
+    if choice.gpus:
+        return f"GPU {describe(choice.gpus)} through ZLUDA in Docker: {choice.because}."
     where = "in Docker" if engine == "docker" else "with the embedded engine"
     return f"CPU only, {where}: {choice.because}."
 

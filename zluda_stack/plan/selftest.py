@@ -37,7 +37,7 @@ def selftest_image(plan: Plan) -> ImagePlan:
 
 
 def _run(server: Service) -> Service:
-    kept = ("HSA_OVERRIDE",)
+    kept = ("HSA_OVERRIDE", "AMD_VISIBLE_DEVICES")
     return structs.replace(
         server,
         name=server.name.replace(_IMAGE, "selftest"),

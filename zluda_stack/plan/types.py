@@ -29,26 +29,34 @@ class Decision(Struct, frozen=True, kw_only=True):
 
 
 class SkippedGpu(Struct, frozen=True, kw_only=True):
-    """A GPU that is there and was not chosen."""
+    """A GPU that is there and was not chosen; `index` is its number in `zluda-stack gpus`.
+
+    One that the compute driver does not offer has none.
+    """
 
     gpu: str
     reason: str
+    index: int | None = None
 
 
 class GpuDevice(Struct, frozen=True, kw_only=True):
-    """The GPU that computes. Paths and gids are None when this host does not have the card.
+    """A GPU that computes. Number, paths and gids are None when this host does not have the card.
 
-    `kernel_target` is the gfx target whose rocBLAS kernels are used, None for its own.
+    `index` is its number in `zluda-stack gpus`; `memory_bytes` what models can use, which for
+    integrated graphics is a part of the machine's memory. `kernel_target` is the gfx target
+    whose rocBLAS kernels are used, None for its own.
     """
 
     target: str
     name: str | None
     evidence: Evidence
+    index: int | None = None
+    integrated: bool = False
     pci: str | None = None
     render_node: str | None = None
     render_gid: int | None = None
     kfd_gid: int | None = None
-    vram_bytes: int | None = None
+    memory_bytes: int | None = None
     hsa_override: str | None = None
     kernel_target: str | None = None
 
@@ -120,7 +128,8 @@ class Service(Struct, frozen=True, kw_only=True):
 
     `build` is the name of the planned image that it runs, None for one that is only pulled.
     `publish` is (address, host port, container port); `depends_on` maps a service to the
-    condition `service_healthy` or `service_completed_successfully`.
+    condition `service_healthy` or `service_completed_successfully`; `runtime` is an OCI runtime
+    of the engine, None for its default.
     """
 
     name: str
@@ -138,11 +147,14 @@ class Service(Struct, frozen=True, kw_only=True):
     health: HealthCheck | None = None
     one_shot: bool = False
     stop_grace: int = 10
+    runtime: str | None = None
 
 
 class Plan(Struct, frozen=True, kw_only=True):
     """What will happen. The same facts, settings and catalogue give a byte-identical plan.
 
+    `gpus` are the cards that compute, all of one gfx target, each with a replica of the model
+    server; none means the CPU.
     `unmet` is what this machine lacks to carry the plan out; a plan with unmet needs can be
     rendered, and built elsewhere, but not run here. `services`, `images` and
     `host_environment` are for containers; the embedded engine needs none of them.
@@ -152,7 +164,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     name: str
     engine: EngineName
     headline: str
-    gpu: GpuDevice | None
+    gpus: tuple[GpuDevice, ...]
     skipped: tuple[SkippedGpu, ...]
     model: ModelPlan
     endpoint: EndpointPlan
@@ -165,6 +177,11 @@ class Plan(Struct, frozen=True, kw_only=True):
     decisions: tuple[Decision, ...] = ()
     warnings: tuple[Notice, ...] = ()
     unmet: tuple[Notice, ...] = ()
+
+    @property
+    def gpu(self) -> GpuDevice | None:
+        """The first card, whose gfx target is that of them all; None for the CPU."""
+        return self.gpus[0] if self.gpus else None
 
 
 def to_json(plan: Plan) -> bytes:

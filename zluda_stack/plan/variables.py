@@ -6,11 +6,17 @@ Their values are in `Plan.host_environment`; compose/host-env.sh finds them with
 from __future__ import annotations
 
 _WRITTEN_BY = "run compose/host-env.sh on this host, which writes it to compose/.env"
+_RENDERED = "run zluda-stack render on this host, which writes it to compose/.env"
 
 
 def required(name: str) -> str:
     """The variable `name`; without it Compose stops and names the command that sets it."""
     return f"${{{name}:?{_WRITTEN_BY}}}"
+
+
+def by_program(name: str) -> str:
+    """As `required`, for a variable that only the program itself can tell."""
+    return f"${{{name}:?{_RENDERED}}}"
 
 
 def optional(name: str, default: str = "") -> str:

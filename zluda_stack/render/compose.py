@@ -61,6 +61,7 @@ def _service(service: Service, images: dict[str, ImagePlan]) -> dict[str, object
         "build": _build(image) if image else None,
         "command": list(service.command),
         "environment": service.environment,
+        "runtime": service.runtime,
         "devices": list(service.devices),
         "group_add": list(service.group_add),
         "volumes": list(service.volumes),

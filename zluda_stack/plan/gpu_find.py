@@ -1,0 +1,90 @@
+"""The card of this host that somebody means by a number, an address, an id or a name."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from zluda_stack.catalog.nearest import find_gpu, plain, suggest_gpu
+from zluda_stack.catalog.schema import Catalog, Gpu, ZludaSupport
+from zluda_stack.errors import PlanRefused
+from zluda_stack.host.facts import HostFacts
+from zluda_stack.plan.gpu_card import Card, best_of, listed, native_way, supported, unsupported
+from zluda_stack.plan.gpu_reach import CPU_WAY, WSL, WSL_WAY, is_wsl_alone
+from zluda_stack.plan.gpu_wish import Wanted
+
+
+class Host(Struct, frozen=True, kw_only=True):
+    """What there is to choose from; `override` is the version that the chosen are to pass for."""
+
+    facts: HostFacts
+    catalog: Catalog
+    cards: tuple[Card, ...]
+    override: str | None
+
+
+def find(host: Host, wanted: Wanted) -> Card | Gpu:
+    """The card that is meant, or the target that is meant when no card of it is here.
+
+    Raises PlanRefused for what names no card or several, and for a target that ZLUDA cannot serve.
+    """
+    if wanted.kind == "name":
+        return _by_name(host, wanted.text)
+    meant = [card for card in host.cards if wanted.means(card)]
+    if not meant:
+        raise PlanRefused(f"no GPU here has the {wanted.kind} {wanted.text}", what_is_here(host))
+    if len(meant) > 1:
+        raise PlanRefused(
+            f"{wanted.text} is the {wanted.kind} of several GPUs",
+            f"Name one by its number. Here: {listed(meant)}.",
+        )
+    return meant[0]
+
+
+def _by_name(host: Host, name: str) -> Card | Gpu:
+    """A name is a card's own before it is a product or a target of the catalogue.
+
+    Only so can two products of one target be told apart.
+    """
+    own = [card for card in host.cards if _is_called(card, name)]
+    if own:
+        return best_of(own)
+    target = _supported_target(host, name)
+    cards = [card for card in host.cards if card.facts.gfx_target == target.target]
+    return best_of(cards) if cards else target
+
+
+def _is_called(card: Card, name: str) -> bool:
+    own = plain(card.facts.name or "")
+    return own != "" and own == plain(name)
+
+
+def _supported_target(host: Host, name: str) -> Gpu:
+    """The catalogue's GPU for a gfx target or a product's whole name, such as "rx 7900 xtx".
+
+    Raises PlanRefused with the nearest names, or with the native way for a card without ZLUDA.
+    """
+    gpu = find_gpu(host.catalog, name)
+    if gpu is None:
+        near = suggest_gpu(host.catalog, name)
+        names = "; ".join(f"{one.target} ({', '.join(one.products[:2])})" for one in near)
+        hint = f"Nearest: {names}. " if names else ""
+        there = f"Here: {listed(host.cards)}. " if host.cards else ""
+        raise PlanRefused(
+            f"{name!r} is no known gfx target or card", hint + there + supported(host.catalog)
+        )
+    if gpu.zluda is not ZludaSupport.YES:
+        raise PlanRefused(unsupported(gpu), f"{native_way(gpu)} {supported(host.catalog)}")
+    return gpu
+
+
+def here(host: Host) -> str:
+    """What this machine has, as the end of a sentence."""
+    wsl = f"; {WSL}" if is_wsl_alone(host.facts) else ""
+    return f"this machine has {', '.join(card.label for card in host.cards) or 'no AMD GPU'}{wsl}"
+
+
+def what_is_here(host: Host) -> str:
+    """The hint for a card that is not here: which ones are, and the way on."""
+    if is_wsl_alone(host.facts):
+        return WSL_WAY
+    return f"Here: {listed(host.cards)}. `zluda-stack gpus` shows more. {CPU_WAY}"

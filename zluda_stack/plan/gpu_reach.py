@@ -1,0 +1,101 @@
+"""What keeps the GPUs of a host out of reach, and what is said then."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from zluda_stack.errors import PlanRefused
+from zluda_stack.host.facts import HostFacts, PciDisplay
+from zluda_stack.plan.gpu_card import Card
+from zluda_stack.plan.types import Notice, SkippedGpu
+
+CPU_WAY = "To run on the CPU instead: zluda-stack up --engine embedded"
+WSL = "this is WSL2, which has no /dev/kfd"
+# Source: AMD's librocdxg, which opens /dev/dxg in the place of /dev/kfd.
+WSL_WAY = (
+    "On WSL2 a card is reached by /dev/dxg, librocdxg and HSA_ENABLE_DXG_DETECTION=1. With ZLUDA "
+    f"that is unproven, and this version does not build it. {CPU_WAY}"
+)
+_AMD_VENDOR = 0x1002
+_REACH_HINT = (
+    "Load the amdgpu kernel driver; inside a container, pass /dev/kfd and the render node "
+    f"through. {CPU_WAY}"
+)
+
+
+def is_wsl_alone(facts: HostFacts) -> bool:
+    """True on WSL2 without the compute device of the amdgpu driver (case C09)."""
+    return facts.wsl and facts.kfd is None
+
+
+def wsl_notice(facts: HostFacts) -> tuple[Notice, ...]:
+    """That a card of Windows is not used, and what its way would be; nothing elsewhere."""
+    if not is_wsl_alone(facts):
+        return ()
+    return (Notice(code="wsl", message=f"{WSL}: the cards of Windows are not used", hint=WSL_WAY),)
+
+
+def refuse_unreachable(facts: HostFacts, card: Card) -> None:
+    """A Radeon card that is there must not turn into a CPU run in silence (case C12)."""
+    if facts.kfd is None:
+        missing = "/dev/kfd is missing"
+    elif not facts.dri_exists:
+        missing = "/dev/kfd is there, but /dev/dri is not"
+    elif card.facts.render_node is None:
+        missing = "its render node under /dev/dri is missing"
+    else:
+        return
+    raise PlanRefused(f"{card.label} cannot be used: {missing}", _REACH_HINT)
+
+
+def refuse_hidden(facts: HostFacts) -> None:
+    """Nor must one whose driver or container does not show it."""
+    if facts.kfd is not None and not facts.dri_exists:
+        raise PlanRefused(
+            "/dev/kfd is there, but /dev/dri is not: a GPU was meant to be reachable here",
+            _REACH_HINT,
+        )
+    if facts.kfd is not None and facts.hidden_nodes and not facts.gpus:
+        raise PlanRefused(
+            "/dev/kfd is there, but the device cgroup of this container hides every GPU",
+            _REACH_HINT,
+        )
+    amd = [node.path for node in facts.render_nodes if node.vendor == _AMD_VENDOR]
+    if amd and facts.kfd is None:
+        raise PlanRefused(
+            f"an AMD card is there ({', '.join(amd)}), but /dev/kfd is not", _REACH_HINT
+        )
+
+
+def why_no_gpu(facts: HostFacts, skipped: Iterable[SkippedGpu]) -> str:
+    """Why the CPU is used where nobody asked for it."""
+    passed_over = "; ".join(f"{entry.gpu} is not usable: {entry.reason}" for entry in skipped)
+    if passed_over:
+        return passed_over
+    if is_wsl_alone(facts):
+        return WSL
+    if facts.kfd is None:
+        return "this machine has no /dev/kfd"
+    return "the KFD topology lists no GPU"
+
+
+def outside_kfd(facts: HostFacts) -> Iterator[SkippedGpu]:
+    """AMD's cards on the PCI bus that the compute driver does not offer, and why."""
+    offered = {gpu.pci for gpu in facts.gpus}
+    for display in facts.pci_displays:
+        if display.vendor == _AMD_VENDOR and display.address not in offered:
+            name = display.name or f"the AMD display {_AMD_VENDOR:04x}:{display.device:04x}"
+            yield SkippedGpu(
+                gpu=f"{name} at {display.address}", reason=_why_outside(facts, display)
+            )
+
+
+def _why_outside(facts: HostFacts, display: PciDisplay) -> str:
+    if display.driver is None:
+        because = " (nomodeset)" if "nomodeset" in facts.kernel_options else ""
+        return f"no kernel driver is bound to it{because}"
+    if display.driver != "amdgpu":
+        return f"its kernel driver is {display.driver}, and not amdgpu"
+    if facts.hidden_nodes:
+        return "the device cgroup of this container hides it"
+    return "the amdgpu driver does not offer it for computing"
