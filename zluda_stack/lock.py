@@ -90,7 +90,7 @@ def _entry(pin: Pin) -> dict[str, object]:
 def _of_image(image: ImagePlan) -> Iterator[Pin]:
     yield from _of_base(image.development)
     yield from _of_base(image.runtime)
-    needed = {name for part in read_parts(image.name) for name in part.needs.components}
+    needed = {name for part in read_parts(image) for name in part.needs.components}
     for name in needed & image.components.keys():
         yield from _of_component(image.components[name])
 

@@ -79,6 +79,15 @@ def test_the_default_bases_are_pinned_and_so_is_what_the_zluda_image_downloads(
     assert [artifact.sha256 for artifact in catalog.components["rust"].artifacts] != [None]
 
 
+def test_the_published_zluda_is_the_pinned_one_which_the_coverage_table_is_about(
+    catalog: Catalog,
+) -> None:
+    built, published = catalog.components["zluda"], catalog.components["zluda-release"]
+    assert published.version == built.version
+    assert built.git is not None
+    assert f"-{str(built.git.commit)[:8]}." in published.artifacts[0].file
+
+
 def test_every_download_is_over_https(catalog: Catalog) -> None:
     urls = [entry.git.url for entry in catalog.components.values() if entry.git]
     urls += [

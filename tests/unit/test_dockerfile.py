@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
+from tests.unit.planning import host, plan_for
 from tests.unit.plans import image
 from zluda_stack import paths
 from zluda_stack.catalog.load import load
@@ -36,14 +37,21 @@ def executable(name: str) -> str | None:
 
 
 def planned() -> dict[str, ImagePlan]:
-    """Every image in every base variant, and the one that takes a ZLUDA from elsewhere."""
+    """Every image in every base variant, and the inference image by every other method."""
     found = {}
     for variant in load().variants:
         for name in IMAGES:
             found[f"{name} on {variant}"] = image(name, variant)
-        own = structs.replace(image("inference", variant), contexts={"zluda-path": "/given"})
-        found[f"inference on {variant} with a ZLUDA from elsewhere"] = own
+        for zluda in ("release", "path"):
+            found[f"inference on {variant}, zluda={zluda}"] = inference(variant, zluda=zluda)
     return found
+
+
+def inference(variant: str, **methods: str) -> ImagePlan:
+    """The inference image that a plan with these settings has."""
+    wished = {"variant": variant, "zluda_path": "/given", **methods}
+    plan = plan_for(host("radeon-rx-7900-xtx"), **wished)
+    return next(image for image in plan.images if image.name == "inference")
 
 
 @pytest.fixture(params=planned().items(), ids=lambda named: named[0])
@@ -124,7 +132,7 @@ def test_hadolint_finds_nothing(dockerfile: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", IMAGES)
 def test_an_image_says_what_it_copies_and_takes_as_arguments(name: str) -> None:
-    parts = read_parts(name)
+    parts = read_parts(image(name))
     assert parts[0].name == name
     text = render_dockerfile(image(name))
     by_part = [{f"images/{part.name}/{file}" for file in part.files} for part in parts]
@@ -141,7 +149,7 @@ def test_an_image_says_what_it_copies_and_takes_as_arguments(name: str) -> None:
 
 def test_every_folder_of_images_is_part_of_an_image() -> None:
     folders = {path.parent.name for path in paths.images().glob("*/image.yml")}
-    assert folders == {part.name for name in IMAGES for part in read_parts(name)}
+    assert folders == {part.name for one in planned().values() for part in read_parts(one)}
 
 
 def test_the_components_that_the_description_names_are_enough() -> None:
@@ -248,3 +256,11 @@ def test_an_unverified_digest_never_becomes_the_word_none() -> None:
 def test_an_image_without_a_template_is_told_by_name() -> None:
     with pytest.raises(StackError, match="images/nowhere/"):
         render_dockerfile(structs.replace(image(), name="nowhere"))
+
+
+@pytest.mark.parametrize("zluda", ["release", "path"])
+def test_a_zluda_that_is_not_built_takes_no_rust_and_none_of_its_sources(zluda: str) -> None:
+    text = render_dockerfile(inference("auto", zluda=zluda))
+    assert "FROM scratch AS zluda\n" in text
+    for word in ("cargo", "rust", "vosen/llvm-project", "git fetch"):
+        assert word not in text

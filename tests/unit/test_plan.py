@@ -327,6 +327,13 @@ def test_a_zluda_built_elsewhere_is_taken_by_its_folder_or_its_library(given: st
     assert "--zluda-path" in refusal(RADEON, zluda="path")
 
 
+def test_zluda_as_it_is_published_is_a_part_of_the_inference_image_and_needs_no_hours() -> None:
+    plan = plan_for(host(RADEON), zluda="release")
+    assert [image.name for image in plan.images] == ["inference", "endpoint"]
+    assert plan.images[0].methods == {"zluda": "zluda-release"}
+    assert plan.images[0].contexts == {}
+
+
 def test_only_the_kernels_of_the_target_or_of_its_sibling_are_built_in() -> None:
     own, borrowed = (plan_for(host(LAPTOP), gpu=gpu).images[1] for gpu in ("gfx1100", "gfx1031"))
     assert (own.arguments["GFX_TARGET"], own.arguments["KERNEL_TARGET"]) == ("gfx1100", "")

@@ -24,37 +24,41 @@ def gpu_images(
     be repeated by itself, and the inference image takes the same stages from BuildKit's cache.
     Raises PlanRefused for a way to come by ZLUDA that there is not.
     """
-    components = _components(catalog)
-    contexts = _zluda_contexts(settings)
-    inference = _inference(components, bases, settings, catalog.gpus[target], contexts)
+    methods = _methods(settings)
+    components = _components(catalog, methods)
+    inference = structs.replace(
+        _inference(components, bases, settings, catalog.gpus[target]),
+        methods=methods,
+        contexts=_zluda_contexts(settings),
+    )
     others = inference, _endpoint(components, bases)
-    if contexts:
+    if settings.zluda != "source":
         return others
     return _image("zluda", _short_commit(components["zluda"]), components, bases), *others
 
 
+def _methods(settings: Settings) -> dict[str, str]:
+    """The folders of images/ that are taken in the place of a part, by that part."""
+    return {} if settings.zluda == "source" else {"zluda": f"zluda-{settings.zluda}"}
+
+
 def _zluda_contexts(settings: Settings) -> dict[str, str]:
-    """The build context that stands in for building ZLUDA; none when it is built."""
-    if settings.zluda == "source":
+    """The build context that holds ZLUDA; none unless it was built elsewhere."""
+    if settings.zluda != "path":
         return {}
-    if settings.zluda == "path" and settings.zluda_path:
-        # People give the library where the folder is meant (case C28).
-        path = PurePosixPath(settings.zluda_path)
-        return {"zluda-path": str(path.parent if path.suffix == ".so" else path)}
-    if settings.zluda == "path":
+    if not settings.zluda_path:
         raise PlanRefused(
             "zluda is path, and no path was given",
             "Give the folder that holds libcuda.so: --zluda path --zluda-path DIR.",
         )
-    raise PlanRefused(
-        f"ZLUDA by the method {settings.zluda!r} is not part of this version",
-        "Use --zluda source, which builds ZLUDA at its pinned commit.",
-    )
+    # People give the library where the folder is meant (case C28).
+    path = PurePosixPath(settings.zluda_path)
+    return {"zluda-path": str(path.parent if path.suffix == ".so" else path)}
 
 
 def cpu_images(catalog: Catalog, bases: Bases) -> tuple[ImagePlan, ...]:
     """The images of a stack without a GPU."""
-    components = _components(catalog)
+    components = _components(catalog, {})
     llama = _image("llama-cpu", components["llama.cpp"].version, components, bases)
     return llama, _endpoint(components, bases)
 
@@ -64,7 +68,6 @@ def _inference(
     bases: Bases,
     settings: Settings,
     gpu: Gpu,
-    contexts: dict[str, str],
 ) -> ImagePlan:
     """The one image that differs by gfx target: in the compose file the host's stands for it."""
     kernels = gpu.kernel_fallback.target if gpu.kernel_fallback else ""
@@ -81,7 +84,6 @@ def _inference(
             "KERNEL_TARGET": optional("ZLUDA_STACK_KERNEL_TARGET"),
             "ACCEPT_CUDA_EULA": optional("ZLUDA_STACK_ACCEPT_CUDA_EULA"),
         },
-        contexts=contexts,
     )
 
 
@@ -105,9 +107,11 @@ def _image(name: str, tag: str, components: dict[str, Component], bases: Bases) 
     )
 
 
-def _components(catalog: Catalog) -> dict[str, Component]:
+def _components(catalog: Catalog, methods: dict[str, str]) -> dict[str, Component]:
+    """What images are made of: the default combination's, and those that a method has instead."""
     combination = catalog.combinations[catalog.defaults.combination]
-    return {name: catalog.components[name] for name in combination.components}
+    names = (*combination.components, *methods.values())
+    return {name: catalog.components[name] for name in names if name in catalog.components}
 
 
 def _short_commit(component: Component) -> str:

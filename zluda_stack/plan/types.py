@@ -93,9 +93,11 @@ class ImagePlan(Struct, frozen=True, kw_only=True):
     """One image to build: images/<name>/Dockerfile.j2 with these values.
 
     Its stages are built on `development` and `runtime`, the two base images of `variant`;
-    `components` are the pinned sources. `arguments` are the build ARGs of this plan, and
-    `contexts` the folders that stand in for stages; a value that only the host knows is a
-    ${VARIABLE} of `Plan.host_environment` in `compose_arguments`, which is for every host.
+    `components` are the pinned sources, and `methods` names, for a part that can be come by in
+    several ways, the folder of images/ that is taken in its place. `arguments` are the build ARGs
+    of this plan, and `contexts` the folders that stand in for stages; a value that only the host
+    knows is a ${VARIABLE} of `Plan.host_environment` in `compose_arguments`, which is for every
+    host.
     """
 
     name: str
@@ -104,6 +106,7 @@ class ImagePlan(Struct, frozen=True, kw_only=True):
     development: BaseImage
     runtime: BaseImage
     components: dict[str, Component]
+    methods: dict[str, str] = {}
     arguments: dict[str, str] = {}
     compose_arguments: dict[str, str] = {}
     contexts: dict[str, str] = {}

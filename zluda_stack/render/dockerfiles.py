@@ -16,7 +16,7 @@ def render_dockerfile(image: ImagePlan) -> str:
         development=image.development,
         runtime=image.runtime,
         components=image.components,
-        contexts=image.contexts,
+        method=lambda part: image.methods.get(part, part),
         budgets=read_image(image.name).gates,
     )
     return f"# Rendered by zluda-stack from images/{name} and the catalogue; change those.\n{body}"

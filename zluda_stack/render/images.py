@@ -10,6 +10,7 @@ from msgspec import Meta, Struct
 
 from zluda_stack import paths
 from zluda_stack.errors import StackError
+from zluda_stack.plan.types import ImagePlan
 
 
 class ImageNeeds(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -81,12 +82,16 @@ def read_image(name: str) -> ImageDescription:
         raise StackError(f"{path}: {error}", "Install zluda-stack again.") from error
 
 
-def read_parts(name: str) -> tuple[ImageDescription, ...]:
-    """The descriptions of the image `name` and of all whose stages it includes, each once."""
+def read_parts(image: ImagePlan) -> tuple[ImageDescription, ...]:
+    """The descriptions of `image` and of all whose stages it includes, each once.
+
+    Where the plan takes another part in the place of one, that one's is among them.
+    """
     found: dict[str, ImageDescription] = {}
-    waiting = [name]
+    waiting = [image.name]
     while waiting:
-        part = waiting.pop()
+        named = waiting.pop()
+        part = image.methods.get(named, named)
         if part not in found:
             found[part] = read_image(part)
             waiting += found[part].needs.stages

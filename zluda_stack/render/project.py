@@ -48,7 +48,7 @@ def _copied(plan: Plan) -> dict[str, str]:
     """What the Dockerfiles copy or must not see, and what finds the host's values."""
     names = {".dockerignore", "compose/host-env.sh"}
     for image in plan.images:
-        for part in read_parts(image.name):
+        for part in read_parts(image):
             names |= {f"images/{part.name}/{file}" for file in part.files}
             names |= set(part.needs.sources)
     copied: dict[str, str] = {}

@@ -112,7 +112,7 @@ def duration(minutes: float) -> str:
 
 
 def _stages(image: ImagePlan) -> Iterable[StageCost]:
-    for part in read_parts(image.name):
+    for part in read_parts(image):
         for stage in part.estimates:
             yield StageCost(
                 part=part.name,
