@@ -1,4 +1,4 @@
-"""Fake hosts: a KFD and DRM tree laid out under a temporary folder, one file as the kernel has it.
+"""Fake hosts: a tree that stands for / of a machine, under a temporary folder.
 
 No AMD GPU exists where these tests run, so the trees are fakes; their keys and values are those
 of real nodes.
@@ -6,7 +6,12 @@ of real nodes.
 
 from __future__ import annotations
 
+import errno
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from unittest import mock
 
 RX_7900_XTX = {
     "cpu_cores_count": 0,
@@ -44,7 +49,7 @@ class FakeHost:
 
     def with_kfd(self) -> FakeHost:
         """Add /dev/kfd (a plain file: the probe only stats it)."""
-        return self._write("dev/kfd", "")
+        return self.write("dev/kfd", "")
 
     def with_node(
         self, number: int, properties: dict[str, int], vram_bytes: int | None = None
@@ -52,31 +57,74 @@ class FakeHost:
         """Add a topology node, with one memory bank on the card when `vram_bytes` is given."""
         node = f"sys/class/kfd/kfd/topology/nodes/{number}"
         text = "".join(f"{key} {value}\n" for key, value in properties.items())
-        self._write(f"{node}/properties", text)
+        self.write(f"{node}/properties", text)
         if vram_bytes is not None:
             bank = f"heap_type 1\nsize_in_bytes {vram_bytes}\nflags 0\nwidth 384\n"
-            self._write(f"{node}/mem_banks/0/properties", bank)
+            self.write(f"{node}/mem_banks/0/properties", bank)
         return self
 
     def with_render_node(
-        self, minor: int, vendor: int = 0x1002, gtt_bytes: int | None = None
+        self,
+        minor: int,
+        vendor: int = 0x1002,
+        gtt_bytes: int | None = None,
+        pci: str | None = None,
     ) -> FakeHost:
-        """Add /dev/dri/renderD<minor> and its sysfs device."""
-        self._write(f"dev/dri/renderD{minor}", "")
+        """Add /dev/dri/renderD<minor> and its sysfs device, a link when `pci` is given."""
+        self.write(f"dev/dri/renderD{minor}", "")
         device = f"sys/class/drm/renderD{minor}/device"
+        if pci is not None:
+            return self.link(device, f"../../../bus/pci/devices/{pci}")
         if gtt_bytes is not None:
-            self._write(f"{device}/mem_info_gtt_total", f"{gtt_bytes}\n")
-        return self._write(f"{device}/vendor", f"{vendor:#06x}\n")
+            self.write(f"{device}/mem_info_gtt_total", f"{gtt_bytes}\n")
+        return self.write(f"{device}/vendor", f"{vendor:#06x}\n")
+
+    def with_pci(
+        self, address: str, vendor: int, device: int, driver: str | None = None, **files: object
+    ) -> FakeHost:
+        """Add a display at `address`; `files` are further files of its folder in sysfs."""
+        folder = f"sys/bus/pci/devices/{address}"
+        known = {"class": "0x030000", "vendor": f"{vendor:#06x}", "device": f"{device:#06x}"}
+        for name, value in (known | files).items():
+            self.write(f"{folder}/{name}", f"{value}\n")
+        if driver is not None:
+            self.link(f"{folder}/driver", f"../../../../bus/pci/drivers/{driver}")
+        return self
 
     def with_listeners(self, *ports: int) -> FakeHost:
         """Add a /proc/net/tcp in which `ports` listen on 127.0.0.1."""
         head = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt\n"
         rows = (f"   0: 0100007F:{port:04X} 00000000:0000 0A 0:0 00:0 0\n" for port in ports)
         established = "   9: 0100007F:1F40 0100007F:C350 01 0:0 00:0 0\n"
-        return self._write("proc/net/tcp", head + "".join(rows) + established)
+        return self.write("proc/net/tcp", head + "".join(rows) + established)
 
-    def _write(self, path: str, text: str) -> FakeHost:
+    def write(self, path: str, content: str | bytes) -> FakeHost:
+        """Add any other file."""
         file = self.root / path
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(text)
+        file.write_bytes(content.encode() if isinstance(content, str) else content)
         return self
+
+    def link(self, path: str, target: str) -> FakeHost:
+        """Add a symbolic link, which may dangle."""
+        link = self.root / path
+        link.parent.mkdir(parents=True, exist_ok=True)
+        link.symlink_to(target)
+        return self
+
+
+@contextmanager
+def denied(*paths: Path) -> Iterator[None]:
+    """Answer EPERM for these files, as the kernel does for the nodes that a device cgroup hides.
+
+    Permissions cannot stand for that: root reads what has none.
+    """
+    real_open = os.open
+
+    def fake_open(path: str | Path, *arguments: int) -> int:
+        if path in paths:
+            raise PermissionError(errno.EPERM, os.strerror(errno.EPERM), str(path))
+        return real_open(path, *arguments)
+
+    with mock.patch.object(os, "open", fake_open):
+        yield

@@ -33,8 +33,9 @@ class GpuFacts(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """One GPU node of the KFD topology.
 
     `pci` is domain:bus:device.function; memory is in bytes; `render_node` is None when the
-    topology names a minor that does not exist under /dev/dri. `name` is the product's name of
-    the system's pci.ids or of the driver, None when neither tells.
+    topology names a minor that does not exist under /dev/dri or is another card's. `name` is
+    the product's name of the driver or of the system's lists, None when none tells.
+    `integrated` is True when the kernel shows it; it never shows that a card is discrete.
     """
 
     kfd_node: int
@@ -106,7 +107,10 @@ class CdiSpec(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
 
 class PodmanFacts(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The podman command, None fields when it did not answer."""
+    """The podman command, None fields when it did not answer.
+
+    `problem` is looked for only where there is no docker command.
+    """
 
     version: str | None = None
     rootless: bool | None = None
@@ -145,9 +149,10 @@ class DockerFacts(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     """The Docker command line and the engine behind its current context.
 
     `problem` says in the engine's own words why it did not answer; None when it did.
-    `emulated_by` is "podman" where the command docker is podman's. `desktop` is Docker Desktop,
-    whose engine is in a virtual machine without this host's devices. `remote` is an engine that
-    is reached over the network. `contexts` are the names of all contexts. `runtimes` are the
+    `emulated_by` is "podman" where the command docker is podman's, or the engine behind it is.
+    The versions of Compose and buildx are None too when the engine did not answer in time.
+    `desktop` is Docker Desktop, whose engine is in a virtual machine without this host's
+    devices. `remote` is an engine that is reached over the network. `contexts` are the names of all contexts. `runtimes` are the
     engine's OCI runtimes; `free_bytes` what is left where it stores images, None when that
     folder is not on this host or cannot be looked at.
     """

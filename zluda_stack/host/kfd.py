@@ -6,23 +6,46 @@ amdgpu kernel driver (drivers/gpu/drm/amd/amdkfd/kfd_topology.c in Linux).
 
 from __future__ import annotations
 
+import stat
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
+from zluda_stack.host import drm, pci, reading
 from zluda_stack.host.facts import GpuFacts
+from zluda_stack.host.names import Names
 
 _NODES = "sys/class/kfd/kfd/topology/nodes"
 # HSA_MEM_HEAP_TYPE_FB_PUBLIC and _FB_PRIVATE: memory on the card itself.
 _VRAM_HEAPS = (1, 2)
+# gfx99.9.f; what is beyond is damage.
+_LARGEST_VERSION = 999_999
 
 
-def read_gpus(root: Path) -> tuple[GpuFacts, ...]:
-    """Every GPU node of the topology under `root`, in the kernel's order.
+@dataclass(frozen=True)
+class Topology:
+    """The GPUs in the kernel's order, and how many nodes the device cgroup hides."""
 
-    CPU nodes and nodes that the device cgroup hides (their files answer EPERM) are left out.
-    """
-    nodes = (_read_node(root, folder) for folder in _node_folders(root))
-    return tuple(node for node in nodes if node is not None)
+    gpus: tuple[GpuFacts, ...]
+    hidden: int
+
+
+def read_topology(root: Path, names: Names) -> Topology:
+    """Every GPU node of the topology under `root`; CPU nodes are left out."""
+    gpus: list[GpuFacts] = []
+    hidden = 0
+    for number, folder in _node_folders(root):
+        try:
+            text = reading.read(folder / "properties").decode(errors="replace")
+        except PermissionError:  # the device cgroup lacks this card's render node
+            hidden += 1
+            continue
+        except OSError:
+            continue
+        properties = parse_properties(text)
+        if properties.get("simd_count"):
+            gpus.append(_gpu(root, names, number, folder, properties))
+    return Topology(gpus=tuple(gpus), hidden=hidden)
 
 
 def gfx_name(version: int) -> str:
@@ -44,34 +67,81 @@ def pci_address(location_id: int, domain: int) -> str:
 def parse_properties(text: str) -> dict[str, int]:
     """The "key value" lines as integers; lines of any other form are passed over."""
     pairs = (line.split() for line in text.splitlines())
-    return {pair[0]: int(pair[1]) for pair in pairs if len(pair) == 2 and pair[1].isdigit()}
+    numbers = ((pair[0], reading.decimal(pair[1])) for pair in pairs if len(pair) == 2)
+    return {key: number for key, number in numbers if number is not None}
 
 
-def _node_folders(root: Path) -> list[Path]:
-    try:
-        folders = [entry for entry in (root / _NODES).iterdir() if entry.name.isdigit()]
-    except OSError:
-        return []
-    return sorted(folders, key=lambda folder: int(folder.name))
+def _node_folders(root: Path) -> list[tuple[int, Path]]:
+    """The nodes by number: node 10 comes after node 9, not after node 1."""
+    folders = []
+    for name in reading.listing(root / _NODES):
+        number = reading.decimal(name)
+        if number is not None and str(number) == name:
+            folders.append((number, root / _NODES / name))
+    return sorted(folders)
 
 
-def _read_node(root: Path, folder: Path) -> GpuFacts | None:
-    properties = parse_properties(_text(folder / "properties"))
-    if not properties.get("simd_count"):
-        return None
+def _gpu(
+    root: Path, names: Names, number: int, folder: Path, properties: dict[str, int]
+) -> GpuFacts:
     version = properties.get("gfx_target_version", 0)
-    location = properties.get("location_id")
-    render_node = _render_node(root, properties.get("drm_render_minor", 0))
+    address = _address(properties)
+    node = _render_node(root, properties.get("drm_render_minor", 0), address)
+    device = _device_folder(root, address, node)
+    memory = drm.memory(device)
+    banks = sum(_vram_banks(folder)) or None
     return GpuFacts(
-        kfd_node=int(folder.name),
-        gfx_target=gfx_name(version) if version else None,
-        pci=None if location is None else pci_address(location, properties.get("domain", 0)),
+        kfd_node=number,
+        gfx_target=gfx_name(version) if 0 < version <= _LARGEST_VERSION else None,
+        name=pci.name(device, names),
+        pci=address,
         device_id=properties.get("device_id"),
         unique_id=_unique_id(properties.get("unique_id", 0)),
-        render_node=render_node,
-        vram_bytes=sum(_vram_banks(folder)) or None,
-        gtt_bytes=_gtt_bytes(root, render_node),
+        render_node=node,
+        vram_bytes=_smaller(banks, memory.vram),
+        vram_used_bytes=memory.vram_used,
+        gtt_bytes=memory.gtt,
+        integrated=_integrated(properties, device, banks, memory.vram),
     )
+
+
+def _address(properties: dict[str, int]) -> str | None:
+    location = properties.get("location_id")
+    return None if location is None else pci_address(location, properties.get("domain", 0))
+
+
+def _device_folder(root: Path, address: str | None, node: str | None) -> Path:
+    """The card's folder in sysfs. By its address when that is there: a render node may not be."""
+    if address is not None:
+        folder = pci.device_folder(root, address)
+        if reading.kind(folder) == stat.S_IFDIR:
+            return folder
+    return drm.device_folder(root, Path(node or "none").name)
+
+
+def _smaller(banks: int | None, vram: int | None) -> int | None:
+    """Memory on the card, which KFD and DRM each tell.
+
+    For an integrated GPU whose carve-out is smaller than its GTT, KFD gives the GTT (Linux 6.10
+    and later); for one partition of an Instinct card, DRM gives the whole card. The smaller of
+    the two is right in both cases.
+    """
+    return min((count for count in (banks, vram) if count is not None), default=None)
+
+
+def _integrated(
+    properties: dict[str, int], device: Path, banks: int | None, vram: int | None
+) -> bool | None:
+    """True when something shows it, else None: no file of sysfs says that a card is discrete.
+
+    Not asked of the driver itself (the FUSION bit of AMDGPU_INFO_DEV_INFO): that means opening
+    the render node, which wakes a sleeping card and waits as long as that takes.
+    """
+    if properties.get("cpu_cores_count"):  # older kernels make one node of CPU and GPU
+        return True
+    if banks is not None and vram is not None and banks > vram:  # see _smaller
+        return True
+    return True if drm.has_carve_out(device) else None
 
 
 def _unique_id(value: int) -> str | None:
@@ -79,29 +149,18 @@ def _unique_id(value: int) -> str | None:
     return f"GPU-{value:016x}" if value else None
 
 
-def _render_node(root: Path, minor: int) -> str | None:
+def _render_node(root: Path, minor: int, address: str | None) -> str | None:
+    """The card's node under /dev/dri; None when there is none, or DRM gives it to another card."""
     path = f"dev/dri/renderD{minor}"
-    return f"/{path}" if minor and (root / path).exists() else None
+    if not minor or reading.kind(root / path) == 0:
+        return None
+    behind = drm.pci_address(drm.device_folder(root, Path(path).name))
+    belongs = address is None or behind is None or behind == address
+    return f"/{path}" if belongs else None
 
 
 def _vram_banks(folder: Path) -> Iterator[int]:
-    for bank in sorted(folder.glob("mem_banks/*/properties")):
-        properties = parse_properties(_text(bank))
+    for bank in reading.listing(folder / "mem_banks"):
+        properties = parse_properties(reading.text(folder / "mem_banks" / bank / "properties"))
         if properties.get("heap_type") in _VRAM_HEAPS:
-            yield properties.get("size_in_bytes", 0)
-
-
-def _gtt_bytes(root: Path, render_node: str | None) -> int | None:
-    if render_node is None:
-        return None
-    device = root / "sys/class/drm" / Path(render_node).name / "device"
-    text = _text(device / "mem_info_gtt_total").strip()
-    return int(text) if text.isdigit() else None
-
-
-def _text(path: Path) -> str:
-    """The file's text; empty when it is missing or hidden, which says the same here."""
-    try:
-        return path.read_text(errors="replace")
-    except OSError:
-        return ""
+            yield reading.size(str(properties.get("size_in_bytes", 0))) or 0

@@ -6,20 +6,22 @@ import importlib.metadata
 import importlib.util
 import os
 import platform
+import stat
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from zluda_stack import paths
+from zluda_stack.host import driver, network, pci, reading, system
+from zluda_stack.host.cdi import read_cdi
 from zluda_stack.host.docker import read_docker
-from zluda_stack.host.facts import (
-    DeviceNode,
-    EmbeddedFacts,
-    HostFacts,
-    LocalModelFacts,
-    RunningStack,
-)
-from zluda_stack.host.kfd import read_gpus
+from zluda_stack.host.facts import EmbeddedFacts, HostFacts, LocalModelFacts, RunningStack
+from zluda_stack.host.kfd import read_topology
+from zluda_stack.host.names import Names
+from zluda_stack.host.nodes import device_node, render_nodes
+from zluda_stack.host.podman import read_podman
+from zluda_stack.host.security import read_security
+from zluda_stack.host.user import read_user
 
 # The variables by which users steer ROCm; nothing else of the environment is a fact.
 GPU_VARIABLES = (
@@ -30,91 +32,69 @@ GPU_VARIABLES = (
     "GPU_DEVICE_ORDINAL",
 )
 _EMBEDDED_MODULES = ("xllamacpp", "uvicorn", "httpx")
-_TCP_LISTEN = "0A"
 
 
 def probe(model_path: Path | None, environ: Mapping[str, str], root: Path = Path("/")) -> HostFacts:
-    """What is true of this machine now.
+    """What is true of this machine now, after two seconds at most.
 
     `model_path` is the GGUF file that the settings name, if any; `root` is another tree than /
-    for tests. Nothing that is missing or unreadable raises, it is absent from the facts; only
-    this user's own folder of stacks must be readable, or OSError is raised.
+    for tests. Nothing that is missing, unreadable or damaged raises, it is absent from the
+    facts; only this user's own folder of stacks must be readable, or OSError is raised.
     """
-    with ThreadPoolExecutor(max_workers=1) as pool:
-        docker = pool.submit(read_docker, environ)
-        system = platform.uname()
+    with ThreadPoolExecutor(max_workers=2) as pool:
+        docker = pool.submit(read_docker, environ, root)
+        podman = pool.submit(read_podman, environ)
+        machine = platform.uname()
         running, claimed = _running_stacks(), _claimed()
+        names = Names(root)
+        topology = read_topology(root, names)
+        dxg = device_node(root, "/dev/dxg")
         return HostFacts(
-            system=system.system,
-            machine=system.machine,
-            kernel=system.release,
+            system=machine.system,
+            machine=machine.machine,
+            kernel=machine.release,
             cpu_count=os.cpu_count() or 1,
-            memory_bytes=_memory_bytes(root),
-            wsl=(root / "dev/dxg").exists() or "microsoft" in system.release.lower(),
-            kfd=_device_node(root, "/dev/kfd"),
-            dri_exists=(root / "dev/dri").is_dir(),
-            render_nodes=_render_nodes(root),
-            gpus=read_gpus(root),
-            docker=docker.result(),
+            memory_bytes=system.memory(root, "MemTotal"),
+            memory_available_bytes=system.memory(root, "MemAvailable"),
+            models_free_bytes=reading.free_bytes(paths.model_store()),
+            distribution=system.distribution(root),
+            container=system.container(root, environ),
+            wsl=dxg is not None or "microsoft" in machine.release.lower(),
+            dxg=dxg,
+            kfd=device_node(root, "/dev/kfd"),
+            dri_exists=reading.kind(root / "dev/dri") == stat.S_IFDIR,
+            render_nodes=render_nodes(root),
+            gpus=topology.gpus,
+            hidden_nodes=topology.hidden,
+            pci_displays=pci.displays(root, names),
+            driver=driver.read_driver(root),
+            kernel_options=driver.kernel_options(root),
+            rocm_version=driver.rocm_version(root),
+            user=read_user(root),
+            security=read_security(root),
+            cdi=read_cdi(root),
+            network=network.read_network(environ),
             embedded=_embedded(),
             environment={key: environ[key] for key in GPU_VARIABLES if key in environ},
-            listening_ports=_in_use(_listening_ports(root), claimed),
+            listening_ports=_in_use(network.listening_ports(root), claimed),
             running=running + tuple(one for one in claimed if one not in running),
             local_model=None if model_path is None else _local_model(model_path),
+            docker=docker.result(),
+            podman=podman.result(),
         )
-
-
-def _device_node(root: Path, path: str) -> DeviceNode | None:
-    real = root / path.lstrip("/")
-    try:
-        gid = real.stat().st_gid
-    except OSError:
-        return None
-    vendor = root / "sys/class/drm" / real.name / "device/vendor"
-    return DeviceNode(
-        path=path, gid=gid, accessible=os.access(real, os.R_OK | os.W_OK), vendor=_hex(vendor)
-    )
-
-
-def _hex(path: Path) -> int | None:
-    try:
-        return int(path.read_text().strip(), 16)
-    except (OSError, ValueError):
-        return None
-
-
-def _render_nodes(root: Path) -> tuple[DeviceNode, ...]:
-    names = sorted((root / "dev/dri").glob("renderD*"), key=lambda node: (len(node.name), node))
-    nodes = (_device_node(root, f"/dev/dri/{node.name}") for node in names)
-    return tuple(node for node in nodes if node is not None)
-
-
-def _memory_bytes(root: Path) -> int | None:
-    try:
-        lines = (root / "proc/meminfo").read_text().splitlines()
-    except OSError:
-        return None
-    kibibytes = (line.split()[1] for line in lines if line.startswith("MemTotal:"))
-    return next((int(value) * 1024 for value in kibibytes), None)
-
-
-def _listening_ports(root: Path) -> tuple[int, ...]:
-    """TCP ports in state LISTEN, after proc_net_tcp(5); empty where there is no /proc."""
-    ports: set[int] = set()
-    for name in ("tcp", "tcp6"):
-        try:
-            lines = (root / "proc/net" / name).read_text().splitlines()[1:]
-        except OSError:
-            continue
-        fields = (line.split() for line in lines)
-        ports.update(int(f[1].rpartition(":")[2], 16) for f in fields if f[3] == _TCP_LISTEN)
-    return tuple(sorted(ports))
 
 
 def _embedded() -> EmbeddedFacts:
     missing = tuple(name for name in _EMBEDDED_MODULES if importlib.util.find_spec(name) is None)
-    version = None if "xllamacpp" in missing else importlib.metadata.version("xllamacpp")
+    version = None if "xllamacpp" in missing else _version_of("xllamacpp")
     return EmbeddedFacts(server_version=version, missing=missing)
+
+
+def _version_of(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:  # there, but not installed as a package
+        return None
 
 
 def _running_stacks() -> tuple[RunningStack, ...]:

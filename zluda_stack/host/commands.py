@@ -1,0 +1,118 @@
+"""Questions to other programs: asked side by side, answered within one bound of time and size."""
+
+from __future__ import annotations
+
+import os
+import re
+import selectors
+import signal
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import IO
+
+# The probe promises two seconds for everything; what does not answer in time has no answer.
+BOUND_S = 1.5
+_MOST_BYTES = 1 << 20
+_CHUNK = 1 << 16
+_LONGEST_COMPLAINT = 500
+_VERSION = re.compile(r"version:? v?([0-9][\w.+~-]*)")
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Standard output, and the last line of standard error or why nothing was said at all."""
+
+    output: str
+    complaint: str
+
+
+def ask(commands: Sequence[Sequence[str]], environ: Mapping[str, str]) -> list[Answer]:
+    """The answers of `commands`, in their order, after BOUND_S at most. Never raises.
+
+    What a program has said by then counts. Programs that still run are killed, with what they
+    started.
+    """
+    deadline = time.monotonic() + BOUND_S
+    questions = [_Question(command, environ) for command in commands]
+    try:
+        _listen(questions, deadline)
+    finally:
+        for question in questions:
+            question.end(deadline)
+    return [question.answer() for question in questions]
+
+
+def version_in(text: str) -> str | None:
+    """The first version that a program's answer to `--version` or `version` names."""
+    match = _VERSION.search(text)
+    return match[1] if match else None
+
+
+@dataclass
+class _Stream:
+    data: bytearray = field(default_factory=bytearray)
+    ended: bool = False
+
+
+class _Question:
+    """One program that runs in a process group of its own, and what it has said so far."""
+
+    def __init__(self, command: Sequence[str], environ: Mapping[str, str]) -> None:
+        self.output, self.errors = _Stream(), _Stream()
+        self._failure = ""
+        self._process: subprocess.Popen[bytes] | None = None
+        try:
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                env=dict(environ),
+                start_new_session=True,
+            )
+        except OSError as error:
+            self._failure = str(error)
+
+    def streams(self) -> list[tuple[IO[bytes], _Stream]]:
+        process = self._process
+        if process is None or process.stdout is None or process.stderr is None:
+            return []
+        return [(process.stdout, self.output), (process.stderr, self.errors)]
+
+    def end(self, deadline: float) -> None:
+        if self._process is None:
+            return
+        try:
+            if not (self.output.ended and self.errors.ended):
+                raise subprocess.TimeoutExpired(self._process.args, BOUND_S)
+            self._process.wait(max(0.0, deadline - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            self._failure = f"no answer within {BOUND_S} s"
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+        for pipe, _ in self.streams():
+            pipe.close()
+
+    def answer(self) -> Answer:
+        complaints = self.errors.data.decode(errors="replace").strip().splitlines()
+        complaint = complaints[-1].strip() if complaints else self._failure
+        output = self.output.data.decode(errors="replace")
+        return Answer(output=output, complaint=complaint[:_LONGEST_COMPLAINT])
+
+
+def _listen(questions: Sequence[_Question], deadline: float) -> None:
+    with selectors.DefaultSelector() as selector:
+        for question in questions:
+            for pipe, stream in question.streams():
+                selector.register(pipe, selectors.EVENT_READ, stream)
+        while selector.get_map() and (left := deadline - time.monotonic()) > 0:
+            for key, _ in selector.select(left):
+                chunk = os.read(key.fd, _CHUNK)
+                key.data.data += chunk
+                key.data.ended = not chunk
+                if not chunk or len(key.data.data) > _MOST_BYTES:
+                    selector.unregister(key.fileobj)
