@@ -91,7 +91,9 @@ def facts(ctx: click.Context, settings: Settings) -> HostFacts:
     """
     replayed = invocation(ctx).host_facts
     if replayed is not None:
-        return read_host_facts(replayed)
+        from zluda_stack.host.capture import load
+
+        return load(replayed)
     from zluda_stack.host.probe import probe
 
     return probe(_model_path(settings), os.environ)
@@ -103,26 +105,6 @@ def _model_path(settings: Settings) -> Path | None:
 
     model = settings.model
     return Path(model).expanduser() if model is not None and names_a_file(model) else None
-
-
-def read_host_facts(path: Path) -> HostFacts:
-    """The host that `zluda-stack doctor --capture` saved at `path`. Raises UsageError."""
-    import msgspec
-
-    from zluda_stack.host.facts import HostFacts
-
-    try:
-        return msgspec.json.decode(path.read_bytes(), type=HostFacts)
-    except OSError as error:
-        raise UsageError(
-            f"cannot read the host facts {path}: {error.strerror}",
-            "Give the file that `zluda-stack doctor --capture FILE` wrote.",
-        ) from error
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise UsageError(
-            f"{path} is not a host capture: {error}",
-            "Write a new one with `zluda-stack doctor --capture FILE`.",
-        ) from error
 
 
 def is_replay(ctx: click.Context) -> bool:

@@ -152,9 +152,9 @@ class DockerFacts(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     `emulated_by` is "podman" where the command docker is podman's, or the engine behind it is.
     The versions of Compose and buildx are None too when the engine did not answer in time.
     `desktop` is Docker Desktop, whose engine is in a virtual machine without this host's
-    devices. `remote` is an engine that is reached over the network. `contexts` are the names of all contexts. `runtimes` are the
-    engine's OCI runtimes; `free_bytes` what is left where it stores images, None when that
-    folder is not on this host or cannot be looked at.
+    devices. `remote` is an engine that is reached over the network. `contexts` are the names of
+    all contexts. `runtimes` are the engine's OCI runtimes; `free_bytes` what is left where it
+    stores images, None when that folder is not on this host or cannot be looked at.
     """
 
     client_version: str | None = None
