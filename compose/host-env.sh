@@ -64,6 +64,14 @@ card_memory() {
     echo "$total"
 }
 
+# Bytes that programs can use on the card of node $1 with render node $2, which is $3: integrated
+# graphics take what they need of the machine's memory, up to their GTT size.
+usable_memory() {
+    own=$(card_memory "$1") gtt=0
+    case $3 in integrated*) gtt=$(cat "$root/sys/class/drm/${2##*/}/device/mem_info_gtt_total" 2>/dev/null || true) ;; esac
+    if [ "${gtt:-0}" -gt "$own" ]; then echo "$gtt"; else echo "$own"; fi
+}
+
 # Fill target, render_node, kernels and override with the best supported card: discrete before integrated,
 # then most memory, then the kernel's order.
 choose_card() {
@@ -82,7 +90,7 @@ choose_card() {
             say "skipped: $name, since $root$node is missing"
             continue
         fi
-        rank=$(card_memory "$nodes/$number")
+        rank=$(usable_memory "$nodes/$number" "$node" "$found")
         case $found in discrete*) rank=$((rank + (1 << 62))) ;; esac
         if [ "$rank" -gt "$best" ]; then
             best=$rank target=$name render_node=$node
@@ -109,7 +117,7 @@ ensure_key() {
 # The lines of the present .env that are not this script's.
 other_settings() {
     [ -f "$env_file" ] || return 0
-    grep -vE '^(HOST_[A-Z_]+|ZLUDA_STACK_(GPU|KERNEL_TARGET|HSA_OVERRIDE|API_KEY_HASHES_FILE))=|^# Written by' \
+    grep -vE '^(HOST_(ROOT|KFD_GID|RENDER_NODE|RENDER_GID)|ZLUDA_STACK_(GPU|KERNEL_TARGET|HSA_OVERRIDE|API_KEY_HASHES_FILE))=|^# Written by' \
         "$env_file" || true
 }
 

@@ -12,9 +12,11 @@ from pathlib import Path
 import pytest
 
 from tests.unit.fake_host import CPU, RX_7900_XTX, FakeHost
+from tests.unit.planning import plan_for
 from zluda_stack.catalog.load import load
 from zluda_stack.catalog.schema import ZludaSupport
 from zluda_stack.host.kfd import gfx_name
+from zluda_stack.host.probe import probe
 from zluda_stack.render.host_env import render_host_env
 
 GIB = 1 << 30
@@ -34,11 +36,13 @@ class Project:
         (self.compose / "host-env.sh").write_text(render_host_env(load()))
         self.host = FakeHost(folder / "host")
 
-    def card(self, node: int, minor: int, version: int, gib: int = 16) -> None:
+    def card(
+        self, node: int, minor: int, version: int, gib: int = 16, gtt_gib: int | None = None
+    ) -> None:
         """Add a card with its render node."""
-        properties = RX_7900_XTX | {"gfx_target_version": version, "drm_render_minor": minor}
-        self.host.with_kfd().with_node(node, properties, vram_bytes=gib * GIB)
-        self.host.with_render_node(minor)
+        own = {"gfx_target_version": version, "drm_render_minor": minor, "location_id": node << 8}
+        self.host.with_kfd().with_node(node, RX_7900_XTX | own, vram_bytes=gib * GIB)
+        self.host.with_render_node(minor, gtt_bytes=None if gtt_gib is None else gtt_gib * GIB)
 
     def run(self, shell: str = "sh") -> str:
         """What the script says; it must succeed."""
@@ -101,6 +105,50 @@ def test_of_two_cards_the_larger_is_taken_and_of_equals_the_first(project: Proje
     assert project.env()["HOST_RENDER_NODE"].endswith("renderD129")
 
 
+def test_an_apu_counts_with_its_gtt_and_a_discrete_card_with_its_own_memory(
+    project: Project,
+) -> None:
+    project.card(1, 128, 110003, gib=64)
+    project.card(2, 129, 110501, gib=1, gtt_gib=120)
+    project.run()
+    assert project.env()["ZLUDA_STACK_GPU"] == "gfx1151"
+    project.card(3, 130, 110002, gib=8, gtt_gib=120)
+    project.card(4, 131, 110000, gib=16)
+    project.run()
+    assert project.env()["ZLUDA_STACK_GPU"] == "gfx1100"
+
+
+# (gfx_target_version, GiB on the card, GiB of GTT or None) of each card, in the kernel's order.
+HOSTS = [
+    [(110000, 24, 32)],
+    [(100306, 1, 31), (120001, 16, 31)],
+    [(120001, 16, 31), (100306, 1, 31)],
+    [(110000, 24, 32), (110000, 24, 32)],
+    [(110002, 8, 120), (110000, 20, 120)],
+    [(110003, 96, 16), (110501, 1, 120)],
+    [(110003, 96, None), (110501, 1, None)],
+    [(90012, 2, 7)],
+    [(90402, 192, 512), (100301, 12, 32)],
+    [(119909, 48, 64), (110100, 16, 64)],
+]
+
+
+@pytest.mark.parametrize("cards", HOSTS)
+def test_the_script_chooses_what_the_program_chooses(
+    project: Project, cards: list[tuple[int, int, int | None]]
+) -> None:
+    for number, (version, gib, gtt_gib) in enumerate(cards):
+        project.card(number + 1, 128 + number, version, gib, gtt_gib)
+    project.run()
+    facts = probe(None, {"PATH": str(project.compose)}, project.host.root)
+    ours = ("HOST_", "ZLUDA_STACK_GPU", "ZLUDA_STACK_KERNEL", "ZLUDA_STACK_HSA")
+    expected = plan_for(facts).host_environment
+    told = {key: value for key, value in project.env().items() if key != "HOST_ROOT"}
+    assert {key: told[key] for key in told if key.startswith(ours)} == {
+        key: expected[key] for key in expected if key.startswith(ours)
+    }
+
+
 def test_a_target_without_kernels_gets_those_of_its_sibling(project: Project) -> None:
     project.card(1, 128, 100301)
     project.run()
@@ -149,11 +197,14 @@ def test_what_the_user_wrote_stays_and_what_the_host_lost_goes(project: Project)
     project.card(1, 128, 100301)
     project.run()
     with (project.compose / ".env").open("a") as env:
-        env.write("ZLUDA_STACK_PORT=9000\nZLUDA_STACK_ACCEPT_CUDA_EULA=yes\n")
+        env.write(
+            "HOST_RENDER_NODE_2=/dev/dri/renderD129\nZLUDA_STACK_PORT=9000\nZLUDA_STACK_ACCEPT_CUDA_EULA=yes\n"
+        )
     shutil.rmtree(project.host.root)
     project.run()
     assert project.env() == {
         "ZLUDA_STACK_API_KEY_HASHES_FILE": "./secrets/api_key_hashes",
+        "HOST_RENDER_NODE_2": "/dev/dri/renderD129",
         "ZLUDA_STACK_PORT": "9000",
         "ZLUDA_STACK_ACCEPT_CUDA_EULA": "yes",
     }
