@@ -45,7 +45,7 @@ def machine(*cards: GpuFacts, gid: int = 109, mode: int = 0o660, **changes: Any)
         if gpu.render_node is not None
     )
     kfd = DeviceNode(path="/dev/kfd", gid=gid, accessible=True, mode=mode)
-    own = {"gpus": cards, "render_nodes": nodes, "kfd": kfd}
+    own = {"gpus": cards, "render_nodes": nodes, "kfd": kfd, "pci_displays": ()}
     return structs.replace(host("radeon-rx-7900-xtx"), **own | changes)
 
 

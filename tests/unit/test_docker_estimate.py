@@ -2,10 +2,41 @@
 
 from __future__ import annotations
 
-import pytest
+import shutil
+from types import SimpleNamespace
+from typing import cast
 
-from zluda_stack.engines.docker.estimate import BuildCost, duration, require_room
+import pytest
+from docker import DockerClient
+from docker.errors import ImageNotFound
+
+from tests.unit.planning import host, plan_for
+from zluda_stack.engines.docker.estimate import BuildCost, duration, estimate, require_room
 from zluda_stack.errors import HostProblem
+
+
+class FakeEngine:
+    """An engine without any image, as far as an estimate asks it."""
+
+    base_url = "http+docker://localhost"
+
+    def __init__(self, **info: str) -> None:
+        self._info = {"DockerRootDir": "/var/lib/docker"} | info
+        self.api = self.images = self
+
+    def info(self) -> dict[str, str]:
+        return self._info
+
+    def get(self, tag: str) -> None:
+        raise ImageNotFound(tag)
+
+
+def _estimated(monkeypatch: pytest.MonkeyPatch, free_gb: int, **info: str) -> BuildCost:
+    """The cost of a stack for a card, with so much disk left on this machine."""
+    left = SimpleNamespace(free=free_gb * 10**9)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: left)
+    images = plan_for(host("radeon-rx-7900-xtx")).images
+    return estimate(cast(DockerClient, FakeEngine(**info)), images)
 
 
 def _cost(*, minutes: float = 0, disk_gb: float = 0, free_gb: float | None = None) -> BuildCost:
@@ -27,6 +58,18 @@ def test_a_disk_that_is_too_small_is_refused_with_both_numbers_and_a_way_out() -
     assert "30 GB" in refused.value.message
     assert "/var/lib/docker" in refused.value.message
     assert "docker buildx prune" in refused.value.hint
+
+
+def test_a_stack_for_a_card_is_measured_against_the_disk_before_it_is_built(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with pytest.raises(HostProblem, match="30 GB free"):
+        require_room(_estimated(monkeypatch, 30))
+    require_room(_estimated(monkeypatch, 500))
+
+
+def test_the_disk_of_docker_desktop_is_not_this_machines(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert _estimated(monkeypatch, 30, OperatingSystem="Docker Desktop").free_gb is None
 
 
 @pytest.mark.parametrize("free_gb", [60, 61, None])

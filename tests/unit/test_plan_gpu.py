@@ -277,6 +277,13 @@ def test_a_wave64_card_leads_to_the_cpu_with_the_reason_in_the_first_line() -> N
     assert "wave32" in plan.headline
 
 
+def test_eight_cards_of_one_kind_share_their_reason_in_the_first_line() -> None:
+    plan = plan_for(machine(*(card("gfx942", number) for number in range(8))))
+    assert plan.headline.count("wave32") == 1
+    assert "gfx942 at 0000:03:00.0 and 7 more are not usable" in plan.headline
+    assert len(plan.skipped) == 8
+
+
 def test_wsl2_is_said_as_such_with_its_way_and_its_missing_kfd_is_never_passed() -> None:
     plan = plan_for(host("wsl2"))
     assert "WSL2" in plan.headline

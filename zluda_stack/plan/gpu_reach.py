@@ -69,14 +69,22 @@ def refuse_hidden(facts: HostFacts) -> None:
 
 def why_no_gpu(facts: HostFacts, skipped: Iterable[SkippedGpu]) -> str:
     """Why the CPU is used where nobody asked for it."""
-    passed_over = "; ".join(f"{entry.gpu} is not usable: {entry.reason}" for entry in skipped)
+    passed_over: dict[str, list[str]] = {}
+    for entry in skipped:
+        passed_over.setdefault(entry.reason, []).append(entry.gpu)
     if passed_over:
-        return passed_over
+        return "; ".join(_not_usable(names, reason) for reason, names in passed_over.items())
     if is_wsl_alone(facts):
         return WSL
     if facts.kfd is None:
         return "this machine has no /dev/kfd"
     return "the KFD topology lists no GPU"
+
+
+def _not_usable(names: list[str], reason: str) -> str:
+    if len(names) == 1:
+        return f"{names[0]} is not usable: {reason}"
+    return f"{names[0]} and {len(names) - 1} more are not usable: {reason}"
 
 
 def outside_kfd(facts: HostFacts) -> Iterator[SkippedGpu]:

@@ -138,13 +138,17 @@ def _has(client: DockerClient, tag: str) -> bool:
 
 
 def _storage(client: DockerClient) -> str:
+    """The folder in which the engine keeps images; empty when it is none of this machine's."""
     from docker.errors import DockerException
     from requests import RequestException
 
     try:
-        return str(client.api.info().get("DockerRootDir", ""))
+        info = client.api.info()
     except (DockerException, RequestException) as error:
         raise unreachable(error) from error
+    # Docker Desktop names a folder of its virtual machine, which may be here too.
+    in_machine = str(info.get("OperatingSystem", "")).startswith("Docker Desktop")
+    return "" if in_machine else str(info.get("DockerRootDir", ""))
 
 
 def _free_gb(client: DockerClient, storage: str) -> float | None:
