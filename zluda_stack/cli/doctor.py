@@ -1,75 +1,191 @@
-"""`doctor`: what this machine is, and what a plan would make of it."""
+"""`doctor`: the layer that fails, why, and one fix."""
 
 from __future__ import annotations
 
+import shlex
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from zluda_stack.cli import context, output
-from zluda_stack.program import as_typed
+from zluda_stack.cli.options import settings_options
+from zluda_stack.errors import (
+    EngineFailure,
+    ExitCode,
+    HostProblem,
+    PlanRefused,
+    StackError,
+    UsageError,
+)
+from zluda_stack.program import NAME, as_typed, program
 
 if TYPE_CHECKING:
-    from zluda_stack.host.facts import DeviceNode, HostFacts
+    from zluda_stack.doctor.examine import Examination
+    from zluda_stack.doctor.types import Finding, Fix
+    from zluda_stack.host.facts import HostFacts
+    from zluda_stack.settings import Configured
+
+_ERRORS: dict[int, type[StackError]] = {
+    ExitCode.REFUSED: PlanRefused,
+    ExitCode.ENGINE: EngineFailure,
+}
+_HUES = {"ok": "green", "warn": "yellow", "fail": "red", "skipped": "bright_black"}
 
 
 @click.command()
+@settings_options()
 @click.option("--capture", type=click.Path(path_type=Path), help="Save the facts to FILE.")
-@click.option("--json", "as_json", is_flag=True, help="Print the facts as JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print findings and facts as JSON.")
+@click.option("--fix", is_flag=True, help="Carry out what is safe; needs no root, asks first.")
+@click.option("--yes", is_flag=True, help="With --fix: do not ask.")
+@click.option("--dry-run", is_flag=True, help="With --fix: print the commands, run none.")
 @click.pass_context
-def doctor(ctx: click.Context, capture: Path | None, *, as_json: bool) -> None:
-    """Show what was found on this machine, and whether `up` would work.
+def doctor(
+    ctx: click.Context,
+    flags: dict[str, object],
+    capture: Path | None,
+    *,
+    as_json: bool,
+    fix: bool,
+    yes: bool,
+    dry_run: bool,
+) -> None:
+    """Find the layer that fails on this machine, say why, and name one fix.
 
-    The facts that --capture saves hold no user name, host name or serial number; every command
-    takes them with --host-facts, so they make a bug report that can be replayed.
+    The exit code is 0 when nothing fails, warnings or not. The facts that --capture saves hold
+    no user name, host name or serial number; every command takes them with --host-facts, so
+    they make a bug report that can be replayed.
     """
-    from zluda_stack.host.capture import save, without_personal_details
-
-    configured = context.configured(ctx, {})
-    facts = context.facts(ctx, configured.settings)
-    shareable = without_personal_details(facts, Path.home())
+    if fix and not dry_run:
+        context.refuse_replay(ctx, "doctor --fix")
+    configured = context.configured(ctx, flags)
+    facts = _facts(ctx, configured)
     if capture is not None:
-        save(shareable, capture)
+        from zluda_stack.host.capture import save
+
+        save(facts, capture)
         output.note(f"Saved to {capture}")
+    found = _examine(facts, configured)
     if as_json:
-        output.print_json(shareable)
-        return
-    from zluda_stack.plan.resolve import require_runnable, resolve
+        _print_json(facts, found)
+        ctx.exit(0 if found.cause is None else found.cause.exit_code)
+    if fix:
+        ctx.exit(_fix(found, yes=yes, dry_run=dry_run))
+    _print(found)
+    if found.cause is not None:
+        raise _as_error(found.cause)
 
-    output.table(("fact", "value"), _rows(facts))
-    plan = resolve(facts, configured, context.catalog())
+
+def _facts(ctx: click.Context, configured: Configured) -> HostFacts:
+    """The facts as they can be handed on; those of this machine with what runs on it."""
+    from msgspec import structs
+
+    from zluda_stack.host.capture import without_personal_details
+    from zluda_stack.plan.resolve import resolve
+
+    facts = context.facts(ctx, configured.settings)
+    if not context.is_replay(ctx):
+        from zluda_stack.doctor.stack import read_stack
+
+        try:
+            plan = resolve(facts, configured, context.catalog())
+        except PlanRefused:
+            pass  # a finding, later
+        else:
+            facts = structs.replace(facts, stack=read_stack(plan, facts))
+    # What is found must be the same here and wherever the capture is replayed.
+    return without_personal_details(facts, Path.home())
+
+
+def _examine(facts: HostFacts, configured: Configured) -> Examination:
+    from zluda_stack.doctor.examine import examine
+    from zluda_stack.doctor.needs import build_needs
+
+    return examine(facts, configured, context.catalog(), build_needs)
+
+
+def _print_json(facts: HostFacts, found: Examination) -> None:
+    from zluda_stack.doctor.report import worst
+
+    output.print_json(
+        {
+            "verdict": worst(found.findings),
+            "cause": None if found.cause is None else found.cause.id,
+            "plan": None if found.plan is None else found.plan.headline,
+            "refused": found.refusal,
+            "findings": found.findings,
+            "facts": facts,
+        }
+    )
+
+
+def _print(found: Examination) -> None:
+    from zluda_stack.doctor.report import details, layer_lines
+
+    if found.plan is not None:
+        output.heading(found.plan.headline)
+    elif found.refusal is not None:
+        output.heading(f"No plan: {found.refusal.message}.")
     output.say()
-    output.heading(plan.headline)
-    for notice in plan.warnings:
-        output.warn(notice.message, notice.hint)
-    require_runnable(plan)
-    output.say(as_typed("`zluda-stack up` has all it needs here."))
+    for line in layer_lines(found.findings):
+        mark = output.styled(f"{line.status.value:8}", _HUES[line.status.value])
+        output.say(as_typed(f"{line.layer.value:12} {mark} {line.text}".rstrip()))
+    for finding in details(found.findings):
+        output.say()
+        _print_finding(finding)
+    if found.cause is None:
+        output.say()
+        output.say(as_typed("Nothing fails: `zluda-stack up` can start."))
 
 
-def _rows(facts: HostFacts) -> list[tuple[str, str]]:
-    docker = facts.docker
-    embedded = facts.embedded
-    return [
-        ("system", f"{facts.system} {facts.kernel} {facts.machine}{' (WSL)' * facts.wsl}"),
-        ("cores, memory", f"{facts.cpu_count}, {_bytes(facts.memory_bytes)}"),
-        ("/dev/kfd", _node(facts.kfd)),
-        ("render nodes", ", ".join(_node(node) for node in facts.render_nodes) or "none"),
-        ("GPUs", ", ".join(gpu.gfx_target or "unknown" for gpu in facts.gpus) or "none"),
-        ("docker", docker.problem or f"engine {docker.engine_version}, context {docker.context}"),
-        ("docker compose", docker.compose_version or "none"),
-        (
-            "embedded engine",
-            f"lacks {', '.join(embedded.missing)}" if embedded.missing else "ready",
-        ),
-    ]
+def _print_finding(finding: Finding) -> None:
+    head = f"{finding.status.value} {finding.id}:"
+    output.say(f"{output.styled(head, _HUES[finding.status.value])} {as_typed(finding.evidence)}")
+    output.say(f"  why: {as_typed(finding.reason)}")
+    if finding.fix is not None:
+        output.say(f"  fix: {_as_typed(finding.fix)}")
+        if finding.fix.then:
+            output.say(f"       {as_typed(finding.fix.then)}")
 
 
-def _node(node: DeviceNode | None) -> str:
-    if node is None:
-        return "none"
-    return f"{node.path} (gid {node.gid}{'' if node.accessible else ', no access'})"
+def _as_typed(fix: Fix) -> str:
+    """The command of `fix` with this program as the user can type it."""
+    if fix.command.startswith(f"{NAME} "):
+        return program() + fix.command.removeprefix(NAME)
+    return fix.command
 
 
-def _bytes(count: int | None) -> str:
-    return "unknown" if count is None else f"{count / 2**30:.1f} GiB"
+def _as_error(cause: Finding) -> StackError:
+    kind = _ERRORS.get(cause.exit_code, HostProblem)
+    hint = "" if cause.fix is None else f"`{_as_typed(cause.fix)}`"
+    return kind(f"{cause.id}: {cause.evidence}", hint)
+
+
+def _fix(found: Examination, *, yes: bool, dry_run: bool) -> int:
+    """Run the safe fixes and print the others; returns the exit code for what is left."""
+    from zluda_stack.doctor.fixes import argv, carry_out, left_to_the_user, safe_fixes
+
+    safe, done = safe_fixes(found.findings), []
+    for each in safe:
+        if dry_run:
+            output.say(shlex.join(argv(each)))
+        elif yes or _agrees(each):
+            output.note(f"running {_as_typed(each)}")
+            carry_out(each)
+            done.append(each)
+    for each in left_to_the_user(found.findings):
+        output.note(f"yours to run: {_as_typed(each)}")
+    if not safe:
+        output.note("There is nothing that --fix may do by itself.")
+    left = (each for each in found.findings if each.exit_code and each.fix not in done)
+    return 0 if dry_run else next((each.exit_code for each in left), 0)
+
+
+def _agrees(fix: Fix) -> bool:
+    if not sys.stdin.isatty():
+        raise UsageError(
+            f"nobody is there to agree to `{_as_typed(fix)}`", "Add --yes, or --dry-run to look."
+        )
+    return click.confirm(f"Run `{_as_typed(fix)}`?", default=False, err=True)

@@ -56,6 +56,11 @@ def heading(text: str) -> None:
     click.echo(click.style(text, bold=True), color=use_color(sys.stdout))
 
 
+def styled(text: str, hue: str) -> str:
+    """`text` for stdout, in the colour `hue` where colour is wanted."""
+    return click.style(text, fg=hue, bold=True) if use_color(sys.stdout) else text
+
+
 def warn(message: str, hint: str = "") -> None:
     """A warning and its next step on stderr."""
     _two_lines("warning", "yellow", message, hint, color=use_color(sys.stderr))

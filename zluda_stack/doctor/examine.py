@@ -13,10 +13,10 @@ from zluda_stack.doctor.types import Check, Finding, Status, Verdict
 from zluda_stack.errors import PlanRefused
 from zluda_stack.host.facts import HostFacts
 from zluda_stack.plan.resolve import resolve
-from zluda_stack.plan.types import Plan
+from zluda_stack.plan.types import ImagePlan, Plan
 from zluda_stack.settings import Configured
 
-BuildNeeds = Callable[[str], frozenset[StageNeed]]
+BuildNeeds = Callable[[ImagePlan], frozenset[StageNeed]]
 
 
 class Examination(Struct, frozen=True, kw_only=True):
@@ -37,7 +37,7 @@ def examine(
 ) -> Examination:
     """What is right and wrong with this host for this wish; the same inputs give the same answer.
 
-    `build_needs` tells what building the image of a name takes.
+    `build_needs` tells what building an image takes.
     """
     plan, refusal = None, None
     try:
@@ -50,7 +50,7 @@ def examine(
         catalog=catalog,
         plan=plan,
         refusal=refusal,
-        build_needs={image.name: build_needs(image.name) for image in plan.images} if plan else {},
+        build_needs={image.name: build_needs(image) for image in plan.images} if plan else {},
     )
     return Examination(findings=findings(subject), plan=plan, refusal=refusal)
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from zluda_stack.doctor.subject import StageNeed
+from zluda_stack.plan.types import ImagePlan
 from zluda_stack.render.images import read_parts
 
 
-def build_needs(image: str) -> frozenset[StageNeed]:
-    """The stages of the image `image`, those that it shares with others among them.
+def build_needs(image: ImagePlan) -> frozenset[StageNeed]:
+    """The stages of `image`, those that it shares with others among them.
 
     Raises StackError when its description is missing or malformed.
     """

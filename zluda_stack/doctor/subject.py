@@ -6,9 +6,10 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from zluda_stack.catalog.schema import Catalog, Gpu, ZludaSupport
-from zluda_stack.host.facts import DeviceNode, GpuFacts, HostFacts, PciDisplay
-from zluda_stack.plan.types import Plan
+from zluda_stack.catalog.schema import Catalog
+from zluda_stack.host.facts import DeviceNode, HostFacts, PciDisplay
+from zluda_stack.plan.gpu_card import Card, cards_of
+from zluda_stack.plan.types import Notice, Plan
 from zluda_stack.settings import Configured, Settings
 
 AMD, NVIDIA, INTEL = 0x1002, 0x10DE, 0x8086
@@ -80,13 +81,25 @@ class Subject(Struct, frozen=True, kw_only=True):
     @property
     def driver_works(self) -> bool:
         """True when amdgpu drives at least one card."""
-        driven = any(each.driver == "amdgpu" for each in self.amd_displays)
-        return bool(self.facts.gpus or self.amd_render_nodes) or driven
+        drivers = {each.address: each.driver for each in self.amd_displays}
+        drawn = (drivers.get(node.pci or "", "amdgpu") for node in self.amd_render_nodes)
+        return bool(self.facts.gpus) or "amdgpu" in (*drivers.values(), *drawn)
 
     @property
-    def usable(self) -> tuple[GpuFacts, ...]:
-        """The GPUs in the KFD topology whose target ZLUDA supports."""
-        return tuple(gpu for gpu in self.facts.gpus if self._zluda_serves(gpu))
+    def cards(self) -> tuple[Card, ...]:
+        """The GPUs of the KFD topology, as `zluda-stack gpus` numbers them."""
+        return cards_of(self.facts, self.catalog)
+
+    @property
+    def usable(self) -> tuple[Card, ...]:
+        """Those that ZLUDA can serve."""
+        return tuple(card for card in self.cards if card.trouble is None)
+
+    @property
+    def outside_kfd(self) -> tuple[PciDisplay, ...]:
+        """AMD's GPUs on the PCI bus that the KFD topology does not list."""
+        offered = {gpu.pci for gpu in self.facts.gpus}
+        return tuple(each for each in self.amd_displays if each.address not in offered)
 
     @property
     def wants_gpu(self) -> bool:
@@ -103,13 +116,26 @@ class Subject(Struct, frozen=True, kw_only=True):
         return self.settings.engine == "docker" or self.wants_gpu
 
     @property
-    def chosen(self) -> GpuFacts | None:
+    def chosen(self) -> Card | None:
         """The card that the plan takes, else the first that it could; None without any."""
         planned = self.plan.gpu if self.plan is not None else None
-        for gpu in self.usable:
-            if planned is not None and gpu.pci == planned.pci:
-                return gpu
+        for card in self.usable:
+            if planned is not None and card.index == planned.index:
+                return card
         return next(iter(self.usable), None)
+
+    @property
+    def rootless(self) -> bool:
+        """True when the engine runs as the user, and not as root."""
+        docker, podman = self.facts.docker, self.facts.podman
+        if docker.rootless is None and docker.emulated_by and podman is not None:
+            return podman.rootless is True
+        return docker.rootless is True
+
+    def unmet(self, *codes: str) -> Notice | None:
+        """The first thing of one of these codes that the plan lacks on this host."""
+        lacking = self.plan.unmet if self.plan is not None else ()
+        return next((notice for notice in lacking if notice.code in codes), None)
 
     @property
     def client_does_not_fit(self) -> bool:
@@ -118,21 +144,6 @@ class Subject(Struct, frozen=True, kw_only=True):
         if client is None or self.refusal is None:
             return False
         return self.refusal.message.startswith(f"{client.title} (")
-
-    def known(self, gpu: GpuFacts) -> Gpu | None:
-        """What the catalogue has of the target of `gpu`."""
-        return self.catalog.gpus.get(gpu.gfx_target or "")
-
-    def _zluda_serves(self, gpu: GpuFacts) -> bool:
-        known = self.known(gpu)
-        return known is not None and known.zluda is ZludaSupport.YES
-
-
-def label(gpu: GpuFacts) -> str:
-    """The card in a few words."""
-    name = gpu.name or gpu.gfx_target or "a GPU of unknown target"
-    target = f" ({gpu.gfx_target})" if gpu.name and gpu.gfx_target else ""
-    return f"{name}{target}" + (f" at {gpu.pci}" if gpu.pci else "")
 
 
 def display_label(display: PciDisplay) -> str:

@@ -6,6 +6,11 @@ from zluda_stack.doctor.commands import install, use_default_context
 from zluda_stack.doctor.subject import Subject
 from zluda_stack.doctor.types import Check, Fix, Verdict, fail, ok, warn
 
+_ALL_READ_WRITE = 0o006
+_TOOLKIT = {
+    "passthrough-cdi": "sudo amd-ctk cdi generate --output=/etc/cdi/amd.json",
+    "passthrough-runtime": "sudo amd-ctk runtime configure --runtime=docker",
+}
 _PLAIN_RUNTIMES = ("runc", "crun", "io.containerd.runc.v2")
 
 
@@ -34,12 +39,22 @@ def _remote(subject: Subject) -> Verdict:
 
 def _rootless(subject: Subject) -> Verdict:
     docker = subject.facts.docker
-    if not docker.rootless or not subject.wants_gpu:
+    keeps_groups = docker.emulated_by is not None
+    if not subject.rootless or keeps_groups or not subject.wants_gpu or _open_to_all(subject):
         return ok()
     return fail(
         f"the engine (context {docker.context}) is rootless",
         "its containers see the nodes as group 65534, and Docker cannot keep the user's own groups",
         _own_engine(subject),
+    )
+
+
+def _open_to_all(subject: Subject) -> bool:
+    """True when anybody may open the nodes, so that no group is needed."""
+    facts = subject.facts
+    nodes = [node for node in (facts.kfd, *facts.render_nodes) if node is not None]
+    return bool(nodes) and all(
+        (node.mode or 0) & _ALL_READ_WRITE == _ALL_READ_WRITE for node in nodes
     )
 
 
@@ -78,6 +93,14 @@ def _default_runtime(subject: Subject) -> Verdict:
     )
 
 
+def _passthrough(subject: Subject) -> Verdict:
+    notice = subject.unmet(*_TOOLKIT)
+    if notice is None:
+        return ok()
+    fix = Fix(command=_TOOLKIT[notice.code], then="Or leave --passthrough out.")
+    return fail(notice.message, notice.hint, fix)
+
+
 def _other_runtime(subject: Subject) -> Verdict:
     extra = [name for name in subject.facts.docker.runtimes if name == "amd"]
     specs = [spec.path for spec in subject.facts.cdi]
@@ -91,6 +114,7 @@ CHECKS = (
     Check(id="access.remote-engine", look=_remote),
     Check(id="access.rootless", look=_rootless),
     Check(id="access.selinux", look=_selinux),
+    Check(id="access.passthrough", look=_passthrough),
     Check(id="access.default-runtime", look=_default_runtime),
     Check(id="access.amd-runtime", look=_other_runtime),
 )

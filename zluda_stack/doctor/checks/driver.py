@@ -21,19 +21,18 @@ def _vfio_pci(subject: Subject) -> Verdict:
         "/sys/bus/pci/drivers_probe",
         then="To keep it so, remove the card's ids from vfio-pci.ids and /etc/modprobe.d.",
     )
-    return warn(evidence, reason, fix) if subject.driver_works else fail(evidence, reason, fix)
+    return warn(evidence, reason, fix) if subject.usable else fail(evidence, reason, fix)
 
 
 def _old_radeon(subject: Subject) -> Verdict:
     held = [each for each in subject.amd_displays if each.driver == "radeon"]
     if not held or subject.driver_works:
         return ok()
-    return warn(
-        f"{display_label(held[0])} is driven by radeon",
-        "radeon drives cards that are older than everything ZLUDA serves",
-        USE_CPU,
-        rest="the card is too old",
-    )
+    evidence = f"{display_label(held[0])} is driven by radeon"
+    reason = "radeon drives cards that are older than everything ZLUDA serves"
+    if subject.refusal is not None:
+        return fail(evidence, reason, USE_CPU)
+    return warn(evidence, reason, USE_CPU, rest="the card is too old")
 
 
 def _not_loaded(subject: Subject) -> Verdict:
@@ -61,7 +60,7 @@ def _not_bound(subject: Subject) -> Verdict:
         command=distribution(subject).firmware,
         then="Restart the machine. `sudo dmesg | grep amdgpu` names the file or the fault.",
     )
-    return warn(evidence, reason, fix) if subject.driver_works else fail(evidence, reason, fix)
+    return warn(evidence, reason, fix) if subject.usable else fail(evidence, reason, fix)
 
 
 CHECKS = (

@@ -20,8 +20,7 @@ def _named(verb: str, subject: Subject) -> str:
 
 
 def _port_taken(subject: Subject) -> Verdict:
-    unmet = subject.plan.unmet if subject.plan is not None else ()
-    notice = next((each for each in unmet if each.code == "port-taken"), None)
+    notice = subject.unmet("port-taken")
     if notice is None:
         return ok()
     free = _free_port(subject)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from zluda_stack.doctor.commands import install, use_default_context
 from zluda_stack.doctor.subject import Subject
-from zluda_stack.doctor.types import Check, Fix, Verdict, fail, ok
+from zluda_stack.doctor.types import Check, Fix, Verdict, fail, ok, warn
 
 _NOT_INSTALLED = "not installed"
 _DENIED = "permission denied"
@@ -55,9 +55,9 @@ def _docker_is_missing(subject: Subject) -> bool:
 def _podman_emulation(subject: Subject) -> Verdict:
     if subject.facts.docker.emulated_by is None:
         return ok()
-    return fail(
+    return warn(
         f"the command docker is {subject.facts.docker.emulated_by}'s",
-        "it has neither the BuildKit nor the Compose that the images are built and run with",
+        "nobody has shown that the images build and the stack runs with it",
         install(subject, "docker"),
     )
 
@@ -98,7 +98,10 @@ def _not_answering(subject: Subject) -> Verdict:
 
 
 def _too_old(subject: Subject) -> Verdict:
-    version, minimum = subject.facts.docker.engine_version, subject.catalog.host.docker_engine
+    docker, minimum = subject.facts.docker, subject.catalog.host.docker_engine
+    version = docker.engine_version
+    if docker.emulated_by is not None:
+        return ok(f"{docker.emulated_by} {version}")
     if version is None or not _older(version, minimum.version):
         return ok(f"Docker Engine {version}")
     return fail(
@@ -123,9 +126,11 @@ def _compose_missing(subject: Subject) -> Verdict:
 
 
 def _buildx_missing(subject: Subject) -> Verdict:
-    version = subject.facts.docker.buildx_version
-    if version is not None:
-        return ok(f"buildx {version}")
+    docker = subject.facts.docker
+    if docker.buildx_version is not None:
+        return ok(f"buildx {docker.buildx_version}")
+    if docker.emulated_by is not None:
+        return ok()
     return fail(
         "`docker buildx` does not answer",
         "the images are built with BuildKit, which the docker command reaches through buildx",

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from zluda_stack.catalog.schema import Gpu, NativePath
 from zluda_stack.doctor.commands import USE_CPU
-from zluda_stack.doctor.subject import INTEL, NVIDIA, Subject, display_label, label
+from zluda_stack.doctor.subject import INTEL, NVIDIA, Subject, display_label
 from zluda_stack.doctor.types import Check, Fix, Verdict, fail, ok, warn
+from zluda_stack.plan.gpu_card import native_way, unsupported
 
 _WAY_OF_OTHERS = {
     NVIDIA: "llama.cpp's own CUDA build needs no ZLUDA",
     INTEL: "llama.cpp's SYCL or Vulkan build serves it",
-}
-_NATIVE_WAY = {
-    NativePath.ROCM: "llama.cpp built with HIP for ROCm serves it without translation",
-    NativePath.VULKAN: "llama.cpp's Vulkan build is what is left for it",
-    NativePath.NONE: "no way to compute on it is known",
 }
 
 
@@ -42,8 +37,7 @@ def _wsl2(subject: Subject) -> Verdict:
 
 
 def _asked_gpu_missing(subject: Subject) -> Verdict:
-    unmet = subject.plan.unmet if subject.plan is not None else ()
-    notice = next((each for each in unmet if each.code == "gpu-not-here"), None)
+    notice = subject.unmet("gpu-not-here")
     if notice is None or (subject.amd_is_here and not subject.facts.gpus):
         return ok()
     return fail(
@@ -77,38 +71,28 @@ def _nvidia_beside_amd(subject: Subject) -> Verdict:
 
 
 def _unsupported_card(subject: Subject) -> Verdict:
-    known = [(gpu, subject.known(gpu)) for gpu in subject.facts.gpus]
-    unsupported = [(gpu, entry) for gpu, entry in known if entry is not None]
-    if subject.usable or not unsupported:
+    unserved = [(card, card.known) for card in subject.cards if card.known is not None]
+    if subject.usable or not unserved:
         return ok()
-    gpu, entry = unsupported[0]
-    return warn(
-        f"{label(gpu)} is no card for ZLUDA",
-        f"{_why_unsupported(entry)}; {_NATIVE_WAY[entry.native]}",
-        USE_CPU,
-        rest="ZLUDA cannot use the card",
-    )
-
-
-def _why_unsupported(gpu: Gpu) -> str:
-    if gpu.wavefront != 32:
-        return f"it computes in waves of {gpu.wavefront}, and ZLUDA needs 32"
-    return "ZLUDA does not support it"
+    card, known = unserved[0]
+    reason = f"{unsupported(known)}. {native_way(known)}"
+    # Another card that is not in the topology may be the one that matters.
+    rest = "" if subject.outside_kfd else "ZLUDA cannot use the card"
+    return warn(f"{card.label} is no card for ZLUDA", reason, USE_CPU, rest=rest)
 
 
 def _unknown_target(subject: Subject) -> Verdict:
-    facts = subject.facts
-    unknown = [gpu for gpu in facts.gpus if gpu.gfx_target and subject.known(gpu) is None]
+    unknown = [card for card in subject.cards if card.facts.gfx_target and card.known is None]
     if subject.usable or not unknown:
         return ok()
     return warn(
-        f"{label(unknown[0])} is not in the catalogue",
+        f"{unknown[0].label} is not in the catalogue",
         "nobody has told this project whether ZLUDA serves this gfx target",
         Fix(
             command="zluda-stack doctor --capture host.json",
             then="Attach host.json to a report; until then `zluda-stack up` computes on the CPU.",
         ),
-        rest="the card is unknown",
+        rest="" if subject.outside_kfd else "the card is unknown",
     )
 
 
@@ -117,8 +101,9 @@ def _choice(subject: Subject) -> Verdict:
     if chosen is None:
         return ok()
     skipped = subject.plan.skipped if subject.plan is not None else ()
-    passed_over = "".join(f"; not {each.gpu}: {each.reason}" for each in skipped)
-    return ok(f"{label(chosen)}{passed_over}")
+    others = (each for each in skipped if each.index is not None)
+    passed_over = "".join(f"; not {each.gpu}: {each.reason}" for each in others)
+    return ok(f"{chosen.label}{passed_over}")
 
 
 CHECKS = (

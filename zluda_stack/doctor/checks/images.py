@@ -33,8 +33,7 @@ def _stages(subject: Subject) -> set[StageNeed]:
 
 
 def _terms(subject: Subject) -> Verdict:
-    unmet = subject.plan.unmet if subject.plan is not None else ()
-    notice = next((each for each in unmet if each.code == TERMS), None)
+    notice = subject.unmet(TERMS)
     if notice is None:
         return ok()
     return warn(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from zluda_stack.doctor.commands import distribution, without_kernel_option
-from zluda_stack.doctor.subject import Subject, label
+from zluda_stack.doctor.subject import Subject
 from zluda_stack.doctor.types import Check, Fix, Verdict, fail, ok, warn
 
 _NO_MODESET = ("nomodeset", "amdgpu.modeset=0")
@@ -40,10 +40,10 @@ def _blacklists(option: str) -> bool:
 
 
 def _too_old(subject: Subject) -> Verdict:
-    nameless = [gpu for gpu in subject.facts.gpus if gpu.gfx_target is None]
+    nameless = [card for card in subject.cards if card.facts.gfx_target is None]
     if not nameless:
         return ok(f"{subject.facts.system} {subject.facts.kernel}".strip())
-    evidence = f"Linux {subject.facts.kernel} does not tell the gfx target of {label(nameless[0])}"
+    evidence = f"Linux {subject.facts.kernel} does not tell the gfx target of {nameless[0].label}"
     reason = (
         "gfx_target_version came into the KFD topology in the second half of 2021; ROCm 7 and this "
         "program read it there"

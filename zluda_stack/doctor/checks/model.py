@@ -68,21 +68,11 @@ def _too_large(subject: Subject) -> Verdict:
 
 
 def _memory(subject: Subject) -> tuple[int | None, str]:
-    """What the model is loaded into, in bytes, and what to call it.
-
-    An integrated GPU computes in main memory: as much of it as the driver's GTT allows, however
-    small the part is that the firmware set aside.
-    """
-    facts, card = subject.facts, subject.chosen
-    if not subject.wants_gpu:
-        return facts.memory_bytes, "this machine's memory"
-    if card is None:
-        return None, ""
-    known = subject.known(card)
-    integrated = card.integrated if card.integrated is not None else known and known.integrated
-    if integrated and card.gtt_bytes is not None:
-        return max(card.gtt_bytes, card.vram_bytes or 0), "the memory that the card may use"
-    return card.vram_bytes, "the card's memory"
+    """What the model is loaded into, in bytes, and what to call it."""
+    gpu = subject.plan.gpu if subject.plan is not None else None
+    if gpu is None:
+        return subject.facts.memory_bytes, "this machine's memory"
+    return gpu.memory_bytes, "the card's memory"
 
 
 CHECKS = (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from zluda_stack.doctor.commands import outside
-from zluda_stack.doctor.subject import Subject, display_label, label
+from zluda_stack.doctor.subject import Subject, display_label
 from zluda_stack.doctor.types import Check, Fix, Verdict, fail, ok, warn
 
 _BOTH = "/dev/kfd and the card's /dev/dri/renderD*"
@@ -85,11 +85,11 @@ def _not_in_kfd(subject: Subject) -> Verdict:
 
 def _render_missing(subject: Subject) -> Verdict:
     facts = subject.facts
-    lacking = [gpu for gpu in subject.usable if gpu.render_node is None]
+    lacking = [card for card in subject.usable if card.facts.render_node is None]
     if not lacking:
         nodes = [gpu.render_node for gpu in facts.gpus if gpu.render_node]
         return ok(", ".join(("/dev/kfd", *nodes))) if facts.kfd else ok()
-    evidence = f"the render node of {label(lacking[0])} is missing under /dev/dri"
+    evidence = f"the render node of {lacking[0].label} is missing under /dev/dri"
     reason = "ROCm opens the card by it"
     fix = (
         outside(subject, "the card's /dev/dri/renderD*")

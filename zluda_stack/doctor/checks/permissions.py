@@ -25,7 +25,8 @@ _UDEV_RULE = (
 def _nodes(subject: Subject) -> list[DeviceNode]:
     """/dev/kfd and the render node of the card that would be used."""
     facts, chosen = subject.facts, subject.chosen
-    render = [node for node in facts.render_nodes if chosen and node.path == chosen.render_node]
+    path = chosen.facts.render_node if chosen is not None else None
+    render = [node for node in facts.render_nodes if node.path == path]
     return [node for node in (facts.kfd, *render) if node is not None]
 
 
@@ -34,13 +35,8 @@ def _closed(subject: Subject) -> list[DeviceNode]:
     return [node for node in _nodes(subject) if not node.accessible]
 
 
-def _runs_as_the_user(subject: Subject) -> bool:
-    docker = subject.facts.docker
-    return bool(docker.rootless) or docker.emulated_by is not None
-
-
 def _complain(subject: Subject, evidence: str, fix: Fix) -> Verdict:
-    if _runs_as_the_user(subject):
+    if subject.rootless:
         return fail(evidence, "the engine runs as you, so its containers may not open them", fix)
     reason = (
         "containers of the Docker Engine are not affected, they join the groups by number; "
@@ -53,7 +49,7 @@ def _user_namespace(subject: Subject) -> Verdict:
     foreign = [node for node in _nodes(subject) if node.gid == _NOBODY]
     if not foreign:
         return ok()
-    evidence = f"{_names(foreign)} belongs to group {_NOBODY}, which stands for no group at all"
+    evidence = f"group {_NOBODY}, which stands for no group at all, owns {_names(foreign)}"
     reason = "this runs in a user namespace that does not map the group, so nobody here can join it"
     if subject.facts.container:
         return fail(evidence, reason, outside(subject, "the group's number"))
@@ -64,7 +60,7 @@ def _group_is_shut_out(subject: Subject) -> Verdict:
     shut = [node for node in _nodes(subject) if _only_for_its_owner(node)]
     if not shut:
         return ok()
-    evidence = f"{_names(shut)} has the mode {shut[0].mode or 0:04o}: its group may not open it"
+    evidence = f"the mode {shut[0].mode or 0:04o} keeps the group out of {_names(shut)}"
     reason = "a container that is not root gets in by the group, and only by that"
     return fail(evidence, reason, Fix(command=_UDEV_RULE))
 
@@ -104,7 +100,7 @@ def _by_acl_only(subject: Subject) -> Verdict:
         for node in _nodes(subject)
         if node.accessible and node.acl and node.gid not in user.gids and not user.root
     ]
-    if not seat or not _runs_as_the_user(subject):
+    if not seat or not subject.rootless:
         return ok()
     return warn(
         f"you may open {_names(seat)} by an access list, not by its group {seat[0].gid}",

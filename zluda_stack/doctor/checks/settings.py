@@ -2,34 +2,35 @@
 
 from __future__ import annotations
 
-import re
-
 from zluda_stack.doctor.commands import USE_CPU
 from zluda_stack.doctor.subject import Subject
 from zluda_stack.doctor.types import Check, Fix, Verdict, fail, ok, warn
-from zluda_stack.errors import ExitCode
+from zluda_stack.errors import ExitCode, PlanRefused
+from zluda_stack.plan.gpu_notices import override_version
 
 _OVERRIDE = "HSA_OVERRIDE_GFX_VERSION"
-_FORM = re.compile(r"[0-9]{1,2}\.[0-9]{1,2}\.[0-9]{1,2}")
 _SELECTORS = (
     "ROCR_VISIBLE_DEVICES",
     "HIP_VISIBLE_DEVICES",
     "CUDA_VISIBLE_DEVICES",
     "GPU_DEVICE_ORDINAL",
 )
-# What other checks tell in more detail.
-_TOLD_ELSEWHERE = ("docker", "embedded-packages", "gpu-not-here", "port-taken", "terms")
+# The plan's needs that a check of their own tells in more detail.
+TOLD_ELSEWHERE = frozenset(
+    {
+        *("wsl", "gpu-not-here", "unmapped-group", "podman-access"),
+        *("docker", "embedded-packages", "docker-desktop", "docker-remote", "rootless-docker"),
+        *("passthrough-cdi", "passthrough-runtime", "terms", "port-taken"),
+    }
+)
 
 
 def _override_form(subject: Subject) -> Verdict:
-    value, where = _override(subject)
-    if not value.strip() or _FORM.fullmatch(value.strip()):
-        return ok()
-    return fail(
-        f"{_OVERRIDE}={value} ({where})",
-        "its form is 11.0.0 (major.minor.stepping), not a gfx target; most cards need none",
-        _without_override(subject),
-    )
+    try:
+        override_version(subject.facts, subject.configured)
+    except PlanRefused as refused:
+        return fail(refused.message, refused.hint, _without_override(subject))
+    return ok()
 
 
 def _override_empty(subject: Subject) -> Verdict:
@@ -45,7 +46,7 @@ def _override_empty(subject: Subject) -> Verdict:
 
 def _override_set(subject: Subject) -> Verdict:
     value, where = _override(subject)
-    if not value.strip() or not subject.wants_gpu:
+    if not value.strip() or subject.no_gpu_wanted or not subject.facts.gpus:
         return ok()
     return warn(
         f"{_OVERRIDE}={value} ({where})",
@@ -98,7 +99,7 @@ def _refused(subject: Subject) -> Verdict:
 
 def _unmet(subject: Subject) -> Verdict:
     unmet = subject.plan.unmet if subject.plan is not None else ()
-    other = next((each for each in unmet if each.code not in _TOLD_ELSEWHERE), None)
+    other = next((each for each in unmet if each.code not in TOLD_ELSEWHERE), None)
     if other is None:
         return ok()
     return fail(other.message, other.hint, Fix(command="zluda-stack plan"))

@@ -1,0 +1,81 @@
+"""Read what is there of a planned stack: the engine's images, the model store, the endpoint.
+
+An edge: it asks the engine and the network. Nothing that cannot be told raises; it is None.
+"""
+
+from __future__ import annotations
+
+import http.client
+from http import HTTPStatus
+from urllib.parse import urlsplit
+
+from zluda_stack import paths
+from zluda_stack.engines import engine_of
+from zluda_stack.engines.base import StackStatus, State
+from zluda_stack.errors import StackError
+from zluda_stack.host.facts import HostFacts, StackFacts
+from zluda_stack.models.store import Store
+from zluda_stack.plan.types import ModelPlan, Plan
+
+_SECONDS = 2.0
+
+
+def read_stack(plan: Plan, facts: HostFacts) -> StackFacts:
+    """What is true now of the stack that `plan` describes on the host of `facts`."""
+    status = _status(plan.name)
+    url = (status.url if status is not None else None) or plan.endpoint.url
+    asked = status is not None and status.state in (State.RUNNING, State.STARTING)
+    problem = ask(url) if asked else None
+    return StackFacts(
+        engine=plan.engine,
+        images_missing=_images_missing(plan, facts),
+        model=plan.model.name,
+        model_ready=_model_ready(plan.model) if plan.engine == "embedded" else None,
+        state=None if status is None else status.state.value,
+        endpoint_answers=(problem is None) if asked else None,
+        endpoint_problem=problem,
+    )
+
+
+def ask(url: str) -> str | None:
+    """None when the endpoint at `url` says that it is healthy, within a bound; else why not."""
+    address = urlsplit(url)
+    connection = http.client.HTTPConnection(address.hostname or "", address.port, timeout=_SECONDS)
+    try:
+        connection.request("GET", "/health")
+        status = connection.getresponse().status
+    except (OSError, http.client.HTTPException) as error:
+        return str(error) or type(error).__name__
+    finally:
+        connection.close()
+    return None if status == HTTPStatus.OK else f"HTTP status {status}"
+
+
+def _status(name: str) -> StackStatus | None:
+    try:
+        return engine_of(name).status(name)
+    except StackError:
+        return None  # the engine is away, which its own checks tell
+
+
+def _images_missing(plan: Plan, facts: HostFacts) -> tuple[str, ...] | None:
+    """The tags of the planned images that the engine lacks; None when it cannot be asked."""
+    if plan.engine == "embedded" or facts.docker.problem is not None:
+        return None
+    from zluda_stack.engines.docker import containers
+    from zluda_stack.engines.docker.change import served_images
+    from zluda_stack.engines.docker.estimate import estimate
+
+    try:
+        with containers.connect() as client:
+            images = estimate(client, served_images(plan)).images
+    except StackError:
+        return None
+    return tuple(image.tag for image in images if not image.present)
+
+
+def _model_ready(model: ModelPlan) -> bool | None:
+    """Whether the store has the whole model; None for a file of the user's."""
+    if model.catalogued is None:
+        return None
+    return Store(paths.model_store()).get(model.catalogued) is not None
