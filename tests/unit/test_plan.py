@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from msgspec import structs
 
-from tests.unit.planning import host, plan_for, refusal
+from tests.unit.planning import codes, host, plan_for, refusal
 from zluda_stack.errors import HostProblem, PlanRefused
-from zluda_stack.host.facts import LocalModelFacts, RunningStack
+from zluda_stack.host.facts import LocalModelFacts, PodmanFacts, RunningStack
 from zluda_stack.plan.resolve import require_runnable
 from zluda_stack.plan.types import from_json, to_json
 
@@ -217,3 +217,26 @@ def test_a_port_that_another_stack_of_ours_holds_is_named_with_the_stack() -> No
 def test_a_base_that_does_not_exist_is_told_even_where_none_is_used() -> None:
     assert "no base image" in refusal(LAPTOP, base="7.1.99")
     assert "no base variant" in refusal(LAPTOP, variant="arch")
+
+
+@pytest.mark.parametrize(
+    ("lost", "expected"),
+    [("compose_version", "Docker Compose v2"), ("buildx_version", "docker buildx")],
+)
+def test_a_docker_without_its_plugins_is_told_before_anything_is_built(
+    lost: str, expected: str
+) -> None:
+    facts = host(RADEON)
+    lacking = structs.replace(facts.docker, **{lost: None})
+    with pytest.raises(HostProblem, match=expected):
+        require_runnable(plan_for(structs.replace(facts, docker=lacking)))
+
+
+def test_podman_as_docker_brings_compose_and_builds_by_itself() -> None:
+    facts = host(RADEON)
+    docker = structs.replace(
+        facts.docker, emulated_by="podman", compose_version=None, buildx_version=None
+    )
+    podman = PodmanFacts(version="5.4.2", compose_version="2.39.1")
+    assert codes(plan_for(structs.replace(facts, docker=docker, podman=podman))) == []
+    assert codes(plan_for(structs.replace(facts, docker=docker, podman=None))) == ["docker"]

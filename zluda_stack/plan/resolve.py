@@ -12,11 +12,11 @@ from zluda_stack.catalog.schema import Catalog, Evidence
 from zluda_stack.errors import HostProblem, PlanRefused
 from zluda_stack.host.facts import HostFacts
 from zluda_stack.plan import containers
-from zluda_stack.plan.building import DOCKER, TERMS
+from zluda_stack.plan.building import TERMS
 from zluda_stack.plan.clients import fits
 from zluda_stack.plan.endpoint import choose_endpoint
+from zluda_stack.plan.engine_needs import engine_needs
 from zluda_stack.plan.gpu import Choice, choose_gpu, describe
-from zluda_stack.plan.gpu_reach import CPU_WAY
 from zluda_stack.plan.images import cpu_images, gpu_images
 from zluda_stack.plan.model import choose_model
 from zluda_stack.plan.passthrough import Passthrough, choose_passthrough
@@ -60,7 +60,7 @@ def resolve(facts: HostFacts, configured: Configured, catalog: Catalog) -> Plan:
         + _client_notices(catalog, configured, model),
         unmet=choice.unmet
         + entry.unmet
-        + _engine_needs(facts, engine)
+        + engine_needs(facts, engine)
         + endpoint.unmet
         + _terms(choice, settings, catalog),
     )
@@ -169,33 +169,3 @@ def _client_notices(
         return ()
     problems = (fits(client, client.modes[0], model.context) for client in catalog.clients.values())
     return tuple(problem for problem in problems if problem is not None)
-
-
-def _engine_needs(facts: HostFacts, engine: EngineName) -> tuple[Notice, ...]:
-    if engine == "embedded":
-        return _embedded_needs(facts)
-    docker = facts.docker
-    if docker.client_version is None:
-        message = "containers need Docker, and the docker command is not installed"
-        hint = f"Install Docker Engine with the compose and buildx plugins. {CPU_WAY}"
-    elif docker.problem is not None:
-        message = f"containers need Docker, and its engine does not answer: {docker.problem}"
-        hint = f"Start the engine, or give your user access to it. {CPU_WAY}"
-    elif docker.compose_version is None:
-        message = "containers need Docker Compose v2, and `docker compose` does not answer"
-        hint = f"Install the docker-compose-plugin package. {CPU_WAY}"
-    else:
-        return ()
-    return (Notice(code=DOCKER, message=message, hint=hint),)
-
-
-def _embedded_needs(facts: HostFacts) -> tuple[Notice, ...]:
-    if not facts.embedded.missing:
-        return ()
-    return (
-        Notice(
-            code="embedded-packages",
-            message=f"the embedded engine lacks {', '.join(facts.embedded.missing)}",
-            hint="Install them: pip install 'zluda-stack[embedded]'",
-        ),
-    )
