@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,12 @@ import pytest
 import yaml
 from msgspec import structs
 
+from tests.unit.planning import card, machine, plan_for
 from tests.unit.plans import FETCH, SERVER, image, plan
+from zluda_stack.host.facts import CdiSpec
+from zluda_stack.plan.types import Plan
 from zluda_stack.render.compose import render_compose
+from zluda_stack.render.environment import render_env
 
 
 def rendered(*services: Any, **wish: Any) -> Any:
@@ -29,6 +34,12 @@ def test_gids_stay_strings_and_variables_stay_whole() -> None:
     services = rendered(FETCH, server)["services"]
     assert services["server"]["group_add"] == ["148", "${HOST_RENDER_GID:?render it again}"]
     assert services["server"]["devices"] == list(SERVER.devices)
+
+
+def test_a_runtime_is_named_where_a_service_asks_for_one() -> None:
+    services = rendered(FETCH, structs.replace(SERVER, runtime="amd"))["services"]
+    assert services["server"]["runtime"] == "amd"
+    assert "runtime" not in services["fetch"]
 
 
 def test_every_service_is_hardened() -> None:
@@ -124,7 +135,28 @@ def test_the_hosts_values_are_not_in_the_compose_file() -> None:
     assert render_compose(plan(SERVER, host=host)) == render_compose(plan(SERVER))
 
 
-def test_docker_compose_accepts_it(tmp_path: Path) -> None:
+def for_cards(passthrough: str = "auto", **engine: Any) -> Plan:
+    """A stack on two cards where everything is set up, but for the terms."""
+    nodes = {"0": ("/dev/dri/renderD128",), "1": ("/dev/dri/renderD129",)}
+    spec = CdiSpec(path="/etc/cdi/amd.json", kind="amd.com/gpu", nodes=nodes)
+    facts = machine(card("gfx1100", 0), card("gfx1100", 1), cdi=(spec,))
+    known = {"runtimes": ("amd", "runc"), "cdi_enabled": True} | engine
+    facts = structs.replace(facts, docker=structs.replace(facts.docker, **known))
+    return plan_for(facts, gpu="all", passthrough=passthrough)
+
+
+HOST = {"MODEL": "m", "HOST_RENDER_NODE": "/dev/dri/renderD128", "HOST_KFD_GID": "1"}
+PLANS: dict[str, Callable[[], Plan]] = {
+    "by hand": lambda: plan(FETCH, SERVER, images=(image(),), host=HOST),
+    "devices": for_cards,
+    "cdi": lambda: for_cards("cdi"),
+    "runtime": lambda: for_cards("runtime"),
+    "podman": lambda: for_cards(emulated_by="podman", rootless=True),
+}
+
+
+@pytest.mark.parametrize("kind", PLANS)
+def test_docker_compose_accepts_it(kind: str, tmp_path: Path) -> None:
     docker = shutil.which("docker")
     command = [docker or "docker", "compose"]
     if (
@@ -132,12 +164,10 @@ def test_docker_compose_accepts_it(tmp_path: Path) -> None:
         or subprocess.run([*command, "version"], capture_output=True, check=False).returncode
     ):
         pytest.skip("docker compose is not installed, so no Compose has read the file here")
-    path = tmp_path / "compose.yml"
-    path.write_text(render_compose(plan(FETCH, SERVER, images=(image(),))))
-    (tmp_path / ".env").write_text(
-        "MODEL=m\nHOST_RENDER_NODE=/dev/dri/renderD128\nHOST_KFD_GID=1\n"
-        "ZLUDA_STACK_API_KEY_FILE=./key\n"
-    )
+    path, made = tmp_path / "compose.yml", PLANS[kind]()
+    path.write_text(render_compose(made))
+    secrets = "ZLUDA_STACK_API_KEY_FILE=./key\nZLUDA_STACK_API_KEY_HASHES_FILE=./key\n"
+    (tmp_path / ".env").write_text(render_env(made) + secrets)
     told = subprocess.run(
         [*command, "-f", str(path), "config"], capture_output=True, text=True, check=False
     )
