@@ -140,7 +140,7 @@ def for_cards(passthrough: str = "auto", **engine: Any) -> Plan:
     nodes = {"0": ("/dev/dri/renderD128",), "1": ("/dev/dri/renderD129",)}
     spec = CdiSpec(path="/etc/cdi/amd.json", kind="amd.com/gpu", nodes=nodes)
     facts = machine(card("gfx1100", 0), card("gfx1100", 1), cdi=(spec,))
-    known = {"runtimes": ("amd", "runc"), "cdi_enabled": True} | engine
+    known: dict[str, Any] = {"runtimes": ("amd", "runc"), "cdi_enabled": True, **engine}
     facts = structs.replace(facts, docker=structs.replace(facts.docker, **known))
     return plan_for(facts, gpu="all", passthrough=passthrough)
 
