@@ -137,10 +137,13 @@ def test_the_hosts_values_are_not_in_the_compose_file() -> None:
 
 def for_cards(passthrough: str = "auto", **engine: Any) -> Plan:
     """A stack on two cards where everything is set up, but for the terms."""
-    nodes = {"0": ("/dev/dri/renderD128",), "1": ("/dev/dri/renderD129",)}
+    nodes: dict[str, tuple[str, ...]] = {
+        "0": ("/dev/dri/renderD128",),
+        "1": ("/dev/dri/renderD129",),
+    }
     spec = CdiSpec(path="/etc/cdi/amd.json", kind="amd.com/gpu", nodes=nodes)
     facts = machine(card("gfx1100", 0), card("gfx1100", 1), cdi=(spec,))
-    known: dict[str, Any] = {"runtimes": ("amd", "runc"), "cdi_enabled": True, **engine}
+    known = {"runtimes": ("amd", "runc"), "cdi_enabled": True} | engine
     facts = structs.replace(facts, docker=structs.replace(facts.docker, **known))
     return plan_for(facts, gpu="all", passthrough=passthrough)
 
