@@ -137,7 +137,15 @@ def _print(found: Examination) -> None:
         _print_finding(finding)
     if found.cause is None:
         output.say()
-        output.say(as_typed("Nothing fails: `zluda-stack up` can start."))
+        output.say(as_typed(_outlook(found)))
+
+
+def _outlook(found: Examination) -> str:
+    """What `up` would do now that nothing fails."""
+    lacking = found.plan.unmet if found.plan is not None else ()
+    if lacking:
+        return f"Nothing fails, but `zluda-stack up` waits: {lacking[0].message}."
+    return "Nothing fails: `zluda-stack up` has all it needs here."
 
 
 def _print_finding(finding: Finding) -> None:

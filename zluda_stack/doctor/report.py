@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 
 from msgspec import Struct
 
@@ -21,7 +21,8 @@ class LayerLine(Struct, frozen=True, kw_only=True):
 
 def layer_lines(findings: Sequence[Finding]) -> tuple[LayerLine, ...]:
     """A line for each layer, in their order."""
-    return tuple(_line(layer, [f for f in findings if f.layer is layer]) for layer in Layer)
+    failed = {each.id for each in findings if each.status is Status.FAIL}
+    return tuple(_line(layer, [f for f in findings if f.layer is layer], failed) for layer in Layer)
 
 
 def worst(findings: Iterable[Finding]) -> Status:
@@ -30,19 +31,19 @@ def worst(findings: Iterable[Finding]) -> Status:
     return next((status for status in _WORST_FIRST if status in found), Status.SKIPPED)
 
 
-def _line(layer: Layer, findings: Sequence[Finding]) -> LayerLine:
+def _line(layer: Layer, findings: Sequence[Finding], failed: Set[str]) -> LayerLine:
     status = worst(findings)
     if status in (Status.FAIL, Status.WARN):
         text = ", ".join(each.id for each in findings if each.status is status)
     elif status is Status.OK:
         text = "; ".join(each.evidence for each in findings if each.evidence)
     else:
-        text = next((_why_skipped(each) for each in findings), "")
+        text = next((_why_skipped(each, failed) for each in findings), "")
     return LayerLine(layer=layer, status=status, text=text)
 
 
-def _why_skipped(finding: Finding) -> str:
-    return f"because {finding.because}" if finding.because else finding.reason
+def _why_skipped(finding: Finding, failed: Set[str]) -> str:
+    return f"because {finding.because}" if finding.because in failed else finding.reason
 
 
 def details(findings: Iterable[Finding]) -> tuple[Finding, ...]:
