@@ -79,23 +79,26 @@ def doctor(
 
 
 def _facts(ctx: click.Context, configured: Configured) -> HostFacts:
-    """The facts as they can be handed on; those of this machine with what runs on it."""
+    """The facts as they can be handed on; those of this machine with what runs on it.
+
+    What is found must be the same here and wherever the capture is replayed, so that both are
+    told of the facts without personal details.
+    """
     from msgspec import structs
 
+    from zluda_stack.doctor.stack import read_stack
     from zluda_stack.host.capture import without_personal_details
     from zluda_stack.plan.resolve import resolve
 
     facts = context.facts(ctx, configured.settings)
-    if not context.is_replay(ctx):
-        from zluda_stack.doctor.stack import read_stack
-
-        try:
-            plan = resolve(facts, configured, context.catalog())
-        except PlanRefused:
-            pass  # a finding, later
-        else:
-            facts = structs.replace(facts, stack=read_stack(plan, facts))
-    # What is found must be the same here and wherever the capture is replayed.
+    if context.is_replay(ctx):
+        return facts
+    try:
+        plan = resolve(facts, configured, context.catalog())
+    except PlanRefused:
+        pass  # a finding, later
+    else:
+        facts = structs.replace(facts, stack=read_stack(plan, facts))
     return without_personal_details(facts, Path.home())
 
 

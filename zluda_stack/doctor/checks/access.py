@@ -20,7 +20,7 @@ def _docker_desktop(subject: Subject) -> Verdict:
     if not (docker.desktop or named) or not subject.wants_gpu:
         return ok()
     return fail(
-        f"the engine (context {docker.context}) is Docker Desktop",
+        "the engine is Docker Desktop",
         "it runs in a virtual machine, which has neither /dev/kfd nor /dev/dri",
         _own_engine(subject),
     )
@@ -31,7 +31,7 @@ def _remote(subject: Subject) -> Verdict:
     if not docker.remote or not subject.wants_gpu:
         return ok()
     return fail(
-        f"the engine (context {docker.context}) is on another machine",
+        "the Docker context leads to an engine on another machine",
         "it can pass that machine's devices only, and the plan is for this one's card",
         _own_engine(subject),
     )
@@ -43,7 +43,7 @@ def _rootless(subject: Subject) -> Verdict:
     if not subject.rootless or keeps_groups or not subject.wants_gpu or _open_to_all(subject):
         return ok()
     return fail(
-        f"the engine (context {docker.context}) is rootless",
+        "the engine is rootless: it runs as you",
         "its containers see the nodes as group 65534, and Docker cannot keep the user's own groups",
         _own_engine(subject),
     )

@@ -86,7 +86,7 @@ def _not_answering(subject: Subject) -> Verdict:
     if docker.problem is None and docker.engine_version is not None:
         return ok()
     context = docker.context or "default"
-    evidence = f"the Docker Engine (context {context}) does not answer"
+    evidence = "the Docker Engine does not answer"
     evidence += f": {docker.problem}" if docker.problem else ""
     to_default = use_default_context(subject)
     if context != "default" and to_default is not None:
