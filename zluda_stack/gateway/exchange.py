@@ -1,0 +1,155 @@
+"""One request and its answer, as the ASGI server hands them over."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+import time
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+
+from zluda_stack.gateway import errors
+from zluda_stack.gateway.errors import Dialect, Fault
+from zluda_stack.gateway.headers import Headers
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+
+HEALTH = "/health"
+
+_LOGGED_PATH = 200
+
+_log = logging.getLogger(__name__)
+
+
+class ClientGone(Exception):
+    """The client closed its connection before the answer was complete."""
+
+
+class Exchange:
+    """One request and its answer: what was asked, what was sent so far, and how it ended."""
+
+    def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self._receive = receive
+        self._send = send
+        self._started = time.monotonic()
+        self._client = scope.get("client") or ("local", 0)
+        self._status: int | None = None
+        self._bytes_sent = 0
+        self._streaming = False
+        raw_path: bytes = scope["raw_path"]
+        # Clients whose base URL ends in /v1 add their own.
+        raw_path = raw_path[3:] if raw_path.startswith(b"/v1/v1/") else raw_path
+        query: bytes = scope["query_string"]
+        self.method: str = scope["method"]
+        self.headers: Headers = list(scope["headers"])
+        self.path = raw_path.decode("ascii", "replace")
+        self.target = raw_path + b"?" + query if query else raw_path
+        self.dialect = Dialect.of(self.path)
+        self.request_id = f"req_{secrets.token_hex(12)}"
+        self.outcome = "ok"
+
+    async def read_body(self, limit: int) -> bytes:
+        """The whole request body. Raises Fault 413 above `limit` bytes, and ClientGone."""
+        declared = dict(self.headers).get(b"content-length", b"0")
+        too_large = Fault(413, f"the request is larger than {limit // (1024 * 1024)} MB")
+        if int(declared) > limit:
+            raise too_large
+        chunks, size, more = [], 0, True
+        while more:
+            message = await self._receive()
+            if message["type"] == "http.disconnect":
+                raise ClientGone
+            chunk: bytes = message.get("body", b"")
+            size += len(chunk)
+            if size > limit:
+                raise too_large
+            chunks.append(chunk)
+            more = message.get("more_body", False)
+        return b"".join(chunks)
+
+    async def unless_client_leaves(self, work: Awaitable[None]) -> None:
+        """Await `work`; when the client goes away first, cancel it at once and raise ClientGone.
+
+        The request body must have been read.
+        """
+        working = asyncio.ensure_future(work)
+        leaving = asyncio.ensure_future(self._client_leaves())
+        try:
+            await asyncio.wait({working, leaving}, return_when=asyncio.FIRST_COMPLETED)
+            if not working.done():
+                raise ClientGone
+            working.result()
+        finally:
+            working.cancel()
+            leaving.cancel()
+            await asyncio.gather(working, leaving, return_exceptions=True)
+
+    async def _client_leaves(self) -> None:
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+
+    async def respond(self, status: int, headers: Headers, content: bytes) -> None:
+        """Send a whole answer."""
+        await self._start(status, [*headers, (b"content-length", b"%d" % len(content))])
+        await self._body(content, more=False)
+
+    async def start_stream(self, status: int, headers: Headers) -> None:
+        """Begin an answer of unknown length."""
+        self._streaming = True
+        await self._start(status, headers)
+
+    async def stream(self, chunk: bytes) -> None:
+        """Send the next bytes of the stream."""
+        if chunk:
+            await self._body(chunk, more=True)
+
+    async def end_stream(self, chunk: bytes = b"") -> None:
+        """Send the last bytes of the stream."""
+        self._streaming = False
+        await self._body(chunk, more=False)
+
+    async def fail(self, fault: Fault) -> None:
+        """Tell `fault` in the caller's dialect, as an answer or as the last event of a stream."""
+        self.outcome = fault.message
+        if self._streaming:
+            await self.end_stream(errors.event(self.dialect, fault, self.request_id))
+        elif self._status is None:
+            headers = [(b"content-type", b"application/json")]
+            await self.respond(
+                fault.status, headers, errors.body(self.dialect, fault, self.request_id)
+            )
+
+    def log(self) -> None:
+        """One line about this exchange; never the query, a header or a body, nor a long path.
+
+        Health checks leave none: they come every few seconds and would hide the rest.
+        """
+        if self.path == HEALTH:
+            return
+        _log.info(
+            "%s %s %s %s -> %s %d bytes %.3f s %s",
+            self.request_id,
+            self._client[0],
+            self.method,
+            self.path.partition("?")[0][:_LOGGED_PATH],
+            self._status or "-",
+            self._bytes_sent,
+            time.monotonic() - self._started,
+            self.outcome,
+        )
+
+    async def _start(self, status: int, headers: Headers) -> None:
+        self._status = status
+        identity = self.request_id.encode()
+        own = [(b"request-id", identity), (b"x-request-id", identity)]
+        await self._send(
+            {"type": "http.response.start", "status": status, "headers": [*headers, *own]}
+        )
+
+    async def _body(self, chunk: bytes, *, more: bool) -> None:
+        self._bytes_sent += len(chunk)
+        await self._send({"type": "http.response.body", "body": chunk, "more_body": more})

@@ -1,0 +1,39 @@
+"""Which headers pass from one side to the other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+Headers = list[tuple[bytes, bytes]]
+
+# RFC 9110, section 7.6.1, and what each hop sets or has answered itself.
+_HOP_BY_HOP = frozenset(
+    {
+        b"connection",
+        b"content-length",
+        b"expect",
+        b"host",
+        b"keep-alive",
+        b"proxy-authenticate",
+        b"proxy-authorization",
+        b"proxy-connection",
+        b"te",
+        b"trailer",
+        b"transfer-encoding",
+        b"upgrade",
+    }
+)
+_OWN_RESPONSE_HEADERS = frozenset({b"date", b"server", b"request-id", b"x-request-id"})
+
+
+def end_to_end(headers: Iterable[tuple[bytes, bytes]]) -> Headers:
+    """`headers` (lower-case names) without those that concern one connection only."""
+    headers = list(headers)
+    named = {
+        token.strip().lower()
+        for name, value in headers
+        if name == b"connection"
+        for token in value.split(b",")
+    }
+    dropped = _HOP_BY_HOP | _OWN_RESPONSE_HEADERS | named
+    return [(name, value) for name, value in headers if name not in dropped]
