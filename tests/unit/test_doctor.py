@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from tests.unit.any_host import HOSTS
-from tests.unit.doctoring import examined, finding, ids
-from tests.unit.planning import CASES, host
+from tests.unit.doctoring import catalog, examined, finding, ids
+from tests.unit.planning import CASES, configured, host
 from zluda_stack.doctor.examine import findings
 from zluda_stack.doctor.registry import CHECKS
 from zluda_stack.doctor.report import details, layer_lines
@@ -21,6 +21,8 @@ from zluda_stack.doctor.subject import Subject
 from zluda_stack.doctor.types import Check, Finding, Fix, Layer, Status, Verdict, fail, ok, warn
 from zluda_stack.errors import ExitCode
 from zluda_stack.host.facts import HostFacts, LocalModelFacts, RunningStack, StackFacts
+from zluda_stack.plan.building import TERMS
+from zluda_stack.plan.types import Notice
 
 RADEON = "radeon-rx-7900-xtx"
 LAPTOP = "laptop-without-gpu-or-docker"
@@ -219,6 +221,55 @@ def test_only_what_has_to_be_built_counts_for_the_disk() -> None:
     assert ids(examined(structs.replace(facts, stack=built)), Status.FAIL) == []
 
 
+def test_another_vendors_card_beside_ours_is_said_to_stay_out() -> None:
+    told = finding(examined("rx-7900-xtx-beside-nvidia"), "hardware.nvidia-beside-amd")
+    assert "RTX 4090" in told.evidence
+    alone = finding(examined("nvidia-only"), "hardware.no-amd-gpu")
+    assert "CUDA build" in alone.evidence
+
+
+@pytest.mark.parametrize(("rootless", "status"), [(True, Status.WARN), (False, Status.OK)])
+def test_access_by_the_screens_list_is_not_enough_for_an_engine_that_runs_as_you(
+    *, rootless: bool, status: Status
+) -> None:
+    facts = host("podman-as-docker")
+    assert facts.kfd is not None
+    seat = structs.replace(facts.kfd, acl=True, gid=148)
+    docker = structs.replace(facts.docker, rootless=rootless)
+    found = examined(structs.replace(facts, kfd=seat, docker=docker))
+    assert finding(found, "permissions.by-acl-only").status is status
+
+
+@pytest.mark.parametrize(
+    ("way", "word"), [("cdi", "amd-ctk cdi generate"), ("runtime", "amd-ctk runtime configure")]
+)
+def test_what_amds_toolkit_lacks_is_told_with_its_own_command(way: str, word: str) -> None:
+    told = finding(examined("r9700-gfx1201", passthrough=way), "access.passthrough")
+    assert told.fix is not None
+    assert word in told.fix.command
+    there = examined("amd-runtime-is-default", passthrough=way)
+    assert finding(there, "access.passthrough").status is Status.OK
+    assert "not needed" in finding(there, "access.amd-runtime").evidence
+
+
+def test_a_need_of_the_plan_that_no_check_knows_is_told_all_the_same() -> None:
+    plan = examined(LAPTOP).plan
+    assert plan is not None
+    new = Notice(code="of-tomorrow", message="something is lacking", hint="get it")
+    subject = Subject(
+        facts=host(LAPTOP),
+        configured=configured(),
+        catalog=catalog(),
+        plan=structs.replace(plan, unmet=(new,)),
+    )
+    (told,) = [each for each in findings(subject) if each.status is Status.FAIL]
+    assert (told.id, told.evidence, told.reason) == (
+        "settings.unmet",
+        "something is lacking",
+        "get it",
+    )
+
+
 def test_what_was_not_looked_at_is_skipped_and_not_called_good() -> None:
     found = examined("r9700-gfx1201")
     for check in ("images.missing", "model.missing", "endpoint.silent"):
@@ -314,6 +365,9 @@ def test_ids_are_of_their_layers_and_in_their_order() -> None:
 def test_any_host_at_all_is_examined(facts: HostFacts, flags: dict[str, str]) -> None:
     found = examined(facts, **flags)
     assert [each.id for each in found.findings] == [each.id for each in CHECKS]
-    assert (found.plan is None) is (found.refusal is not None)
+    assert found.plan is not None or found.refusal is not None
+    unmet = () if found.plan is None else found.plan.unmet
+    stops = found.refusal is not None or any(each.code != TERMS for each in unmet)
+    assert found.cause is not None or not stops, stops
     again = examined(msgspec.json.decode(msgspec.json.encode(facts), type=HostFacts), **flags)
     assert again == found
