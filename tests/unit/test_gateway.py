@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import http.client
 import json
 import signal
 import socket
@@ -11,183 +10,22 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-KEY = "zs-the-right-key"
+from tests.fake_upstream import (
+    FakeModelServer,
+    Script,
+    error,
+    silence,
+    stream,
+    sudden_death,
+    whole,
+)
+from tests.running_gateway import CHAT, KEY, MESSAGES, RunningGateway, Start
+
 PROMPT = "a-secret-prompt"
-CHAT = "/v1/chat/completions"
-MESSAGES = "/v1/messages"
-
-Script = Callable[[asyncio.StreamWriter], Coroutine[Any, Any, None]]
-
-
-class FakeModelServer:
-    """A model server on a UNIX socket that plays one script for every request.
-
-    It stands in for the moments in which a real server dies or stalls, which cannot be timed.
-    """
-
-    def __init__(self, path: Path, script: Script) -> None:
-        self.requests: list[tuple[bytes, bytes]] = []
-        self.client_left = threading.Event()
-        self._path = path
-        self._script = script
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
-        self._thread.start()
-        self._server = asyncio.run_coroutine_threadsafe(
-            asyncio.start_unix_server(self._serve, path), self._loop
-        ).result()
-
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        head = await reader.readuntil(b"\r\n\r\n")
-        lengths = [
-            line for line in head.split(b"\r\n") if line.lower().startswith(b"content-length")
-        ]
-        body = await reader.readexactly(int(lengths[0].split(b":")[1])) if lengths else b""
-        self.requests.append((head, body))
-        script = asyncio.ensure_future(self._script(writer))
-        gone = asyncio.ensure_future(reader.read())
-        await asyncio.wait({script, gone}, return_when=asyncio.FIRST_COMPLETED)
-        if not script.done():
-            script.cancel()
-            self.client_left.set()
-        gone.cancel()
-        writer.close()
-
-    def close(self) -> None:
-        self._loop.call_soon_threadsafe(self._server.close)
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._path.unlink(missing_ok=True)
-
-
-def whole(
-    body: bytes, content_type: bytes = b"application/json", status: bytes = b"200 OK"
-) -> Script:
-    async def script(writer: asyncio.StreamWriter) -> None:
-        writer.write(
-            b"HTTP/1.1 %s\r\nContent-Type: %s\r\nContent-Length: %d\r\nKeep-Alive: timeout=5\r\n"
-            b"X-Kept: yes\r\n\r\n%s" % (status, content_type, len(body), body)
-        )
-        await writer.drain()
-
-    return script
-
-
-async def silence(_writer: asyncio.StreamWriter) -> None:
-    await asyncio.sleep(3600)
-
-
-async def sudden_death(writer: asyncio.StreamWriter) -> None:
-    writer.transport.abort()
-
-
-def stream(*chunks: bytes, then: Script | None = None) -> Script:
-    """A chunked event stream; without `then` it is ended properly."""
-
-    async def script(writer: asyncio.StreamWriter) -> None:
-        writer.write(
-            b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
-            b"Transfer-Encoding: chunked\r\n\r\n"
-        )
-        for chunk in chunks:
-            writer.write(b"%x\r\n%s\r\n" % (len(chunk), chunk))
-            await writer.drain()
-        if then is None:
-            writer.write(b"0\r\n\r\n")
-            await writer.drain()
-        else:
-            await then(writer)
-
-    return script
-
-
-class RunningGateway:
-    """The endpoint as a real process on a free port."""
-
-    def __init__(self, folder: Path, drain: int) -> None:
-        self.socket = folder / "model.sock"
-        self.log = folder / "gateway.log"
-        key_file = folder / "key"
-        key_file.write_text(KEY + "\n")
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = probe.getsockname()[1]
-        options = {
-            "--port": self.port,
-            "--upstream": f"unix:{self.socket}",
-            "--key-file": key_file,
-            "--drain": drain,
-        }
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "zluda_stack.gateway"]
-            + [str(word) for pair in options.items() for word in pair],
-            stdout=self.log.open("wb"),
-            stderr=subprocess.STDOUT,
-        )
-        while not self._listens():
-            assert self.process.poll() is None, self.log.read_text()
-            time.sleep(0.02)
-
-    def _listens(self) -> bool:
-        with socket.socket() as probe:
-            return probe.connect_ex(("127.0.0.1", self.port)) == 0
-
-    def connect(self) -> http.client.HTTPConnection:
-        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
-
-    def request(
-        self,
-        method: str,
-        path: str,
-        headers: dict[str, str] | None = None,
-        body: bytes | None = None,
-    ) -> tuple[http.client.HTTPResponse, bytes]:
-        connection = self.connect()
-        connection.request(method, path, body, {"x-api-key": KEY} if headers is None else headers)
-        response = connection.getresponse()
-        return response, response.read()
-
-    def stop(self) -> None:
-        self.process.kill()
-        self.process.wait()
-
-
-@pytest.fixture(scope="module")
-def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningGateway]:
-    """One for all tests that do not stop it: it keeps nothing from one request to the next."""
-    running = RunningGateway(tmp_path_factory.mktemp("gateway"), drain=5)
-    yield running
-    running.stop()
-
-
-@pytest.fixture
-def mortal_gateway(tmp_path: Path) -> Iterator[RunningGateway]:
-    """One to be stopped by the test."""
-    running = RunningGateway(tmp_path, drain=2)
-    yield running
-    running.stop()
-
-
-@pytest.fixture
-def model_server(gateway: RunningGateway) -> Iterator[Callable[[Script], FakeModelServer]]:
-    servers = []
-
-    def start(script: Script) -> FakeModelServer:
-        servers.append(FakeModelServer(gateway.socket, script))
-        return servers[-1]
-
-    yield start
-    for server in servers:
-        server.close()
-
-
-Start = Callable[[Script], FakeModelServer]
 
 
 @pytest.mark.parametrize("headers", [{}, {"x-api-key": "no"}, {"Authorization": "Bearer no"}])
@@ -470,11 +308,6 @@ def test_a_long_path_is_cut_in_the_log_even_of_a_stranger(mortal_gateway: Runnin
     assert " -> 401 " in line
     assert len(line) < 400
     assert PROMPT not in line
-
-
-def error(status: bytes, **told: object) -> Script:
-    """An error as llama.cpp words it."""
-    return whole(json.dumps({"error": told}).encode(), status=status)
 
 
 @pytest.mark.parametrize("path", [MESSAGES, f"{MESSAGES}/count_tokens"])
