@@ -11,6 +11,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 RX_7900_XTX = {
@@ -121,10 +122,10 @@ def denied(*paths: Path) -> Iterator[None]:
     """
     real_open = os.open
 
-    def fake_open(path: str | Path, *arguments: int) -> int:
+    def fake_open(path: Any, *arguments: Any, **options: Any) -> int:
         if path in paths:
             raise PermissionError(errno.EPERM, os.strerror(errno.EPERM), str(path))
-        return real_open(path, *arguments)
+        return real_open(path, *arguments, **options)
 
     with mock.patch.object(os, "open", fake_open):
         yield

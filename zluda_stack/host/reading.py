@@ -15,7 +15,6 @@ from pathlib import Path
 SMALL = 1 << 16
 LARGE = 1 << 20
 _MOST_ENTRIES = 4096
-_LARGEST_NUMBER = (1 << 64) - 1
 _LARGEST_SIZE = 1 << 50
 _DECIMAL = re.compile(r"[0-9]{1,20}")
 _HEXADECIMAL = re.compile(r"(?:0[xX])?([0-9a-fA-F]{1,8})")
@@ -70,10 +69,9 @@ def link_name(path: Path) -> str | None:
 
 
 def decimal(word: str) -> int | None:
-    """A whole number of at most 64 bits, as the kernel prints it; None for any other word."""
+    """A whole number as the kernel prints it, of at most 20 digits; None for any other word."""
     word = word.strip()
-    value = int(word) if _DECIMAL.fullmatch(word) else None
-    return value if value is not None and value <= _LARGEST_NUMBER else None
+    return int(word) if _DECIMAL.fullmatch(word) else None
 
 
 def hexadecimal(word: str) -> int | None:
