@@ -24,12 +24,16 @@ class Dialect(Enum):
 
 
 class Fault(Exception):
-    """An answer that the endpoint itself gives instead of the model server's."""
+    """An answer that the endpoint itself gives instead of the model server's.
 
-    def __init__(self, status: int, message: str) -> None:
+    `retry_after` is in how many seconds the same request may succeed, None when nobody knows.
+    """
+
+    def __init__(self, status: int, message: str, *, retry_after: int | None = None) -> None:
         super().__init__(message)
         self.status = status
         self.message = message
+        self.retry_after = retry_after
 
 
 _ANTHROPIC_TYPES = {
@@ -37,6 +41,7 @@ _ANTHROPIC_TYPES = {
     401: "authentication_error",
     404: "not_found_error",
     413: "request_too_large",
+    429: "rate_limit_error",
     503: "overloaded_error",
 }
 _OPENAI_TYPES = {
@@ -44,6 +49,7 @@ _OPENAI_TYPES = {
     401: ("invalid_request_error", "invalid_api_key"),
     404: ("invalid_request_error", "model_not_found"),
     413: ("invalid_request_error", "request_too_large"),
+    429: ("rate_limit_error", "rate_limit_exceeded"),
     503: ("server_error", "model_unavailable"),
 }
 

@@ -119,6 +119,8 @@ class Exchange:
             await self.end_stream(errors.event(self.dialect, fault, self.request_id))
         elif self._status is None:
             headers = [(b"content-type", b"application/json")]
+            if fault.retry_after is not None:
+                headers.append((b"retry-after", b"%d" % fault.retry_after))
             await self.respond(
                 fault.status, headers, errors.body(self.dialect, fault, self.request_id)
             )
