@@ -208,6 +208,20 @@ def test_a_firewall_is_suspected_only_where_one_can_be(problem: str, bind: str, 
     assert told.exit_code == ExitCode.ENGINE
 
 
+def test_a_fix_repeats_what_this_run_was_asked_for() -> None:
+    facts = structs.replace(host(RADEON), listening_ports=(8080,))
+    facts = structs.replace(
+        facts, stack=StackFacts(engine="docker", images_missing=("zluda-stack/endpoint:1",))
+    )
+    found = examined(facts, engine="docker", gpu="none", accept_cuda_eula=True)
+    told = finding(found, "images.missing")
+    assert told.fix is not None
+    assert told.fix.command == ("zluda-stack build --engine docker --gpu none --accept-cuda-eula")
+    taken = finding(examined(facts, name="two", port=8080), "endpoint.port-taken")
+    assert taken.fix is not None
+    assert taken.fix.command == "zluda-stack up --name two --port 8081"
+
+
 def test_a_model_that_the_disk_cannot_hold_is_told() -> None:
     facts = structs.replace(host(LAPTOP), models_free_bytes=1000)
     assert ids(examined(facts), Status.FAIL) == ["model.no-room"]

@@ -7,11 +7,36 @@ import shlex
 from zluda_stack.catalog.schema import Distribution
 from zluda_stack.doctor.subject import CPU_WAY, Subject
 from zluda_stack.doctor.types import Fix
+from zluda_stack.program import NAME
 
 DOCKER_HOWTO = "Docker's own archive must be set up first: https://docs.docker.com/engine/install/"
 _FROM_DOCKERS_ARCHIVE = "docs.docker.com"
 
 USE_CPU = Fix(command=CPU_WAY, then="It computes on the CPU.")
+
+
+def again(subject: Subject, verb: str, **instead: object) -> str:
+    """The command line of `verb` with the flags that this run was given, some with other values."""
+    given = {
+        key: getattr(subject.settings, key)
+        for key, origin in subject.configured.origins.items()
+        if origin.kind == "flag"
+    }
+    words = (_flag(key, value) for key, value in (given | instead).items())
+    return " ".join((NAME, verb, *words))
+
+
+def of_stack(subject: Subject, verb: str) -> str:
+    """The command line of `verb` for the stack that is examined."""
+    name = subject.settings.name
+    return f"{NAME} {verb}" + ("" if name == "default" else f" --name {name}")
+
+
+def _flag(key: str, value: object) -> str:
+    name = key.replace("_", "-")
+    if isinstance(value, bool):
+        return f"--{name}" if value else f"--no-{name}"
+    return f"--{name} {shlex.quote(str(value))}"
 
 
 def distribution(subject: Subject) -> Distribution:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 
+from zluda_stack.doctor.commands import again, of_stack
 from zluda_stack.doctor.subject import Subject
 from zluda_stack.doctor.types import Check, Fix, Verdict, fail, ok, skip, warn
 from zluda_stack.errors import ExitCode
@@ -11,12 +12,6 @@ from zluda_stack.plan.types import EndpointPlan
 from zluda_stack.settings import DEFAULT
 
 _TIMED_OUT = "timed out"
-
-
-def _named(verb: str, subject: Subject) -> str:
-    """The command line of `verb` for this stack, as it can be typed anywhere."""
-    name = subject.settings.name
-    return f"zluda-stack {verb}" + ("" if name == "default" else f" --name {name}")
 
 
 def _port_taken(subject: Subject) -> Verdict:
@@ -30,7 +25,7 @@ def _port_taken(subject: Subject) -> Verdict:
     elif origin.kind == "user file":
         fix = Fix(command=f"zluda-stack config set port {free}", safe=True)
     else:
-        fix = Fix(command=_named(f"up --port {free}", subject))
+        fix = Fix(command=again(subject, "up", port=free))
     return fail(notice.message, "only one program can listen on a port", fix)
 
 
@@ -55,7 +50,7 @@ def _exposed(subject: Subject) -> Verdict:
     return warn(
         f"the endpoint listens on {plan.endpoint.bind}: other machines can reach it, without TLS",
         "everyone who has the API key can use it; this machine's firewall must let them through",
-        Fix(command=_named("up --bind 127.0.0.1", subject), then="That is for this machine only."),
+        Fix(command=again(subject, "up", bind="127.0.0.1"), then="That is for this machine only."),
     )
 
 
@@ -64,8 +59,8 @@ def _crashed(subject: Subject) -> Verdict:
     if stack is None or stack.state != "crashed":
         return ok()
     fix = Fix(
-        command=_named("logs --tail 50", subject),
-        then=f"Mend what the last lines say, then `{_named('up', subject)}`.",
+        command=of_stack(subject, "logs --tail 50"),
+        then=f"Mend what the last lines say, then `{of_stack(subject, 'up')}`.",
     )
     return fail("a service of the stack ended by itself", "its log says why", fix)
 
@@ -77,15 +72,17 @@ def _silent(subject: Subject) -> Verdict:
     if stack.endpoint_answers:
         return ok(f"{plan.endpoint.url} answers")
     if stack.state in (None, "stopped"):
-        return ok(f"not running; `{_named('up', subject)}` starts it")
+        return ok(f"not running; `{of_stack(subject, 'up')}` starts it")
     if stack.state == "starting":
-        return ok(f"starting; `{_named('logs -f', subject)}` shows how far it is")
+        return ok(f"starting; `{of_stack(subject, 'logs -f')}` shows how far it is")
     problem = stack.endpoint_problem or "it does not say that it is healthy"
     evidence = f"the stack runs, and {plan.endpoint.url} does not answer: {problem}"
     if _TIMED_OUT in problem and plan.endpoint.host != "127.0.0.1":
         reason = "packets to that address are dropped: mostly a firewall of this machine"
         return fail(evidence, reason, _open_firewall(plan.endpoint))
-    return fail(evidence, "the services are up, and hang", Fix(command=_named("restart", subject)))
+    return fail(
+        evidence, "the services are up, and hang", Fix(command=of_stack(subject, "restart"))
+    )
 
 
 def _open_firewall(endpoint: EndpointPlan) -> Fix:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from zluda_stack.doctor.commands import USE_CPU
+from zluda_stack.doctor.commands import USE_CPU, again
 from zluda_stack.doctor.subject import StageNeed, Subject
 from zluda_stack.doctor.types import Check, Fix, Verdict, fail, ok, skip, warn
 from zluda_stack.plan.building import TERMS
@@ -119,7 +119,7 @@ def _missing(subject: Subject) -> Verdict:
     return warn(
         f"not built yet: {', '.join(stack.images_missing)}",
         "`zluda-stack up` builds them first; that takes hours where ZLUDA is among them",
-        Fix(command="zluda-stack build", then="`--dry-run` shows what it takes before."),
+        Fix(command=again(subject, "build"), then="`--dry-run` shows what it takes before."),
     )
 
 
