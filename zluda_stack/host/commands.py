@@ -15,10 +15,11 @@ from typing import IO
 
 # The probe promises two seconds for everything; what does not answer in time has no answer.
 BOUND_S = 1.5
+_GRACE_S = 0.2
 _MOST_BYTES = 1 << 20
 _CHUNK = 1 << 16
 _LONGEST_COMPLAINT = 500
-_VERSION = re.compile(r"version:? v?([0-9][\w.+~-]*)")
+_VERSION = re.compile(r"version:? v?(\w[\w.+~-]*)")
 
 
 @dataclass(frozen=True)
@@ -85,17 +86,19 @@ class _Question:
     def end(self, deadline: float) -> None:
         if self._process is None:
             return
-        try:
-            if not (self.output.ended and self.errors.ended):
-                raise subprocess.TimeoutExpired(self._process.args, BOUND_S)
-            self._process.wait(max(0.0, deadline - time.monotonic()))
-        except subprocess.TimeoutExpired:
+        if not (self.output.ended and self.errors.ended and self._exits_by(deadline)):
             self._failure = f"no answer within {BOUND_S} s"
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._process.pid, signal.SIGKILL)
-            self._process.wait()
+            self._exits_by(time.monotonic() + _GRACE_S)
         for pipe, _ in self.streams():
             pipe.close()
+
+    def _exits_by(self, deadline: float) -> bool:
+        try:
+            return self._process is None or self._process.wait(_left(deadline)) is not None
+        except subprocess.TimeoutExpired:
+            return False
 
     def answer(self) -> Answer:
         complaints = self.errors.data.decode(errors="replace").strip().splitlines()
@@ -109,10 +112,14 @@ def _listen(questions: Sequence[_Question], deadline: float) -> None:
         for question in questions:
             for pipe, stream in question.streams():
                 selector.register(pipe, selectors.EVENT_READ, stream)
-        while selector.get_map() and (left := deadline - time.monotonic()) > 0:
+        while selector.get_map() and (left := _left(deadline)) > 0:
             for key, _ in selector.select(left):
                 chunk = os.read(key.fd, _CHUNK)
                 key.data.data += chunk
                 key.data.ended = not chunk
                 if not chunk or len(key.data.data) > _MOST_BYTES:
                     selector.unregister(key.fileobj)
+
+
+def _left(deadline: float) -> float:
+    return max(0.0, deadline - time.monotonic())

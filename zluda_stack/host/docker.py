@@ -179,7 +179,7 @@ def _is_desktops(context: _Context) -> bool:
 
 def _socket(endpoint: str, root: Path) -> DeviceNode | None:
     scheme, _, path = endpoint.partition("://")
-    return device_node(root, path) if scheme == "unix" else None
+    return device_node(root, path) if scheme == "unix" and path else None
 
 
 def _is_podmans(socket: DeviceNode, root: Path) -> bool:

@@ -12,7 +12,7 @@ import re
 import stat
 from pathlib import Path
 
-SMALL = 1 << 16
+SMALL = 1 << 14
 LARGE = 1 << 20
 _MOST_ENTRIES = 4096
 _LARGEST_SIZE = 1 << 50
