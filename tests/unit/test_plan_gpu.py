@@ -67,6 +67,14 @@ def test_a_card_whose_driver_tells_no_name_is_found_by_its_product(wish: str) ->
     assert chosen(host(RADEON), gpu=wish) == [0]
 
 
+def test_a_name_that_lists_several_products_is_each_of_them() -> None:
+    listing = card("gfx1100", 0, gib=24, name="Radeon RX 7900 XT/7900 XTX/7900M")
+    facts = machine(listing, card("gfx1100", 1, gib=48, name="Radeon Pro W7900"))
+    assert chosen(facts, gpu="rx 7900 xtx") == [0]
+    assert chosen(facts, gpu="Radeon RX 7900 XT/7900 XTX/7900M") == [0]
+    assert chosen(facts, gpu="w7900") == [1]
+
+
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
 def test_the_discrete_card_is_preferred_and_the_integrated_one_listed(
     order: tuple[int, int],
@@ -208,11 +216,13 @@ def test_integrated_graphics_are_among_all_only_where_there_is_nothing_else() ->
     assert chosen(machine(card("gfx1036", 0, gib=1)), gpu="all") == [0]
 
 
-@pytest.mark.parametrize("wish", ["all", "0,1", "gfx1100,gfx1201"])
+@pytest.mark.parametrize("wish", ["all", "0,1,2", "gfx1100,1,gfx1201"])
 def test_cards_of_two_targets_are_refused_and_a_second_stack_named(wish: str) -> None:
-    text = refusal(machine(card("gfx1100", 0), card("gfx1201", 1)), gpu=wish)
+    facts = machine(card("gfx1100", 0), card("gfx1201", 1, gib=8), card("gfx1201", 2))
+    text = refusal(facts, gpu=wish)
     assert "gfx1100 and gfx1201" in text
-    assert "--name second" in text
+    assert "--gpu 0" in text
+    assert "--name second --gpu 1,2" in text
 
 
 def test_asking_for_all_where_there_is_none_never_becomes_the_cpu() -> None:

@@ -247,9 +247,11 @@ def test_cdi_that_is_not_set_up_is_said_with_the_command_that_does(
     docker: dict[str, Any], specs: tuple[CdiSpec, ...], expected: str
 ) -> None:
     facts = structs.replace(with_docker(TWO, **docker), cdi=specs)
-    notice = only_lack(plan_for(facts, passthrough="cdi"))
+    plan = plan_for(facts, passthrough="cdi")
+    notice = only_lack(plan)
     assert notice.code == "passthrough-cdi"
     assert expected in notice.hint
+    assert "/dev/dri/renderD128" not in plan.host_environment.values()
 
 
 def test_a_cdi_device_that_passes_other_cards_too_is_not_taken() -> None:

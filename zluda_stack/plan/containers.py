@@ -107,7 +107,8 @@ def _card_environment(
     number: int, gpu: GpuDevice, name: str | None, entry: Passthrough
 ) -> dict[str, str]:
     """Where the card of replica `number` is; `name` is what AMD's toolkit calls it."""
-    values = {_NAMES[entry.way] + _suffix(number): name or gpu.render_node or ""}
+    card = gpu.render_node if entry.way == "devices" else name
+    values = {_NAMES[entry.way] + _suffix(number): card or ""}
     if not entry.keep_groups:
         other_gid = None if gpu.render_gid == gpu.kfd_gid else gpu.render_gid
         values["HOST_KFD_GID"] = "" if gpu.kfd_gid is None else str(gpu.kfd_gid)

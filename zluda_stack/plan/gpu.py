@@ -186,14 +186,15 @@ def _one_target(cards: tuple[Card, ...]) -> Gpu:
     targets = {card.known.target: card.known for card in cards if card.known is not None}
     if len(targets) == 1:
         return next(iter(targets.values()))
-    first = cards[0].facts.gfx_target
-    same = ",".join(str(card.index) for card in cards if card.facts.gfx_target == first)
-    other = next(card.index for card in cards if card.facts.gfx_target != first)
+    first, second, *_ = (
+        ",".join(str(card.index) for card in cards if card.facts.gfx_target == target)
+        for target in targets
+    )
     raise PlanRefused(
         f"{listed(cards)}: these are of the targets {' and '.join(targets)}, and one inference "
         "image holds the kernels of one target only",
-        f"Take those of one target (--gpu {same}), and start a second stack for the others "
-        f"(zluda-stack up --name second --gpu {other}).",
+        f"Take those of one target (--gpu {first}), and start a second stack for the others "
+        f"(zluda-stack up --name second --gpu {second}).",
     )
 
 

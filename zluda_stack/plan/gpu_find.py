@@ -54,8 +54,10 @@ def _by_name(host: Host, name: str) -> Card | Gpu:
 
 
 def _is_called(card: Card, name: str) -> bool:
-    own = plain(card.facts.name or "")
-    return own != "" and own == plain(name)
+    """True when the card's name is this one, or lists it: "RX 7900 XT/7900 XTX" is in pci.ids."""
+    whole = card.facts.name or ""
+    own = {plain(part) for part in (whole, *whole.split("/"))}
+    return plain(name) in own - {""}
 
 
 def _supported_target(host: Host, name: str) -> Gpu:
