@@ -163,11 +163,18 @@ def test_memory_is_told_without_a_render_node(host: FakeHost) -> None:
 
 
 def test_the_carve_out_of_an_integrated_gpu_is_not_taken_for_its_gtt(host: FakeHost) -> None:
-    """Linux 6.10 and later give the GTT as KFD's memory bank of such a GPU."""
+    """Kernels since 2024 give the GTT as KFD's memory bank of such a GPU."""
     host.with_node(1, RX_7900_XTX, vram_bytes=120 * GIB)
     host.with_pci(CARD, AMD, 0x1586, mem_info_vram_total=GIB // 2, mem_info_gtt_total=120 * GIB)
     (gpu,) = gpus(host)
     assert (gpu.vram_bytes, gpu.gtt_bytes, gpu.integrated) == (GIB // 2, 120 * GIB, True)
+
+
+def test_a_driver_that_tells_no_memory_yet_makes_no_card_empty(host: FakeHost) -> None:
+    host.with_node(1, RX_7900_XTX, vram_bytes=24 * GIB)
+    host.with_pci(CARD, AMD, 0x744C, mem_info_vram_total=0, mem_info_gtt_total=0)
+    (gpu,) = gpus(host)
+    assert (gpu.vram_bytes, gpu.gtt_bytes, gpu.integrated) == (24 * GIB, None, None)
 
 
 def test_a_partition_has_its_own_share_of_the_card(host: FakeHost) -> None:

@@ -48,12 +48,12 @@ def memory(device: Path) -> Memory:
         reading.size(reading.text(device / f"mem_info_{key}"))
         for key in ("vram_total", "vram_used", "gtt_total")
     )
-    return Memory(vram=vram, vram_used=used, gtt=gtt)
+    return Memory(vram=vram or None, vram_used=used, gtt=gtt or None)
 
 
 def has_carve_out(device: Path) -> bool:
     """Whether the firmware sets memory aside for this card, as it does for integrated ones only.
 
-    The folder `uma` is that of Linux 7.0 and later.
+    Only kernels since 2026 have the folder `uma`.
     """
     return reading.kind(device / "uma") == stat.S_IFDIR

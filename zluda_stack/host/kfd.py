@@ -122,9 +122,9 @@ def _device_folder(root: Path, address: str | None, node: str | None) -> Path:
 def _smaller(banks: int | None, vram: int | None) -> int | None:
     """Memory on the card, which KFD and DRM each tell.
 
-    For an integrated GPU whose carve-out is smaller than its GTT, KFD gives the GTT (Linux 6.10
-    and later); for one partition of an Instinct card, DRM gives the whole card. The smaller of
-    the two is right in both cases.
+    For an integrated GPU whose carve-out is smaller than its GTT, kernels since 2024 give the
+    GTT as KFD's memory (apu_prefer_gtt in drivers/gpu/drm/amd/amdgpu); for one partition of an
+    Instinct card, DRM gives the whole card. The smaller of the two is right in both cases.
     """
     return min((count for count in (banks, vram) if count is not None), default=None)
 
