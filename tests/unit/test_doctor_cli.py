@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from msgspec import structs
 
@@ -90,6 +91,15 @@ def test_the_first_red_line_is_the_cause(case: str) -> None:
 def test_the_exit_code_is_that_of_the_cause(case: str, code: ExitCode) -> None:
     assert doctor(case).code == code
     assert doctor(case, "--json").code == code
+
+
+def test_a_capture_that_somebody_sent_cannot_steer_the_terminal(tmp_path: Path) -> None:
+    facts = host("docker-not-running")
+    docker = structs.replace(facts.docker, problem="\x1b]0;owned\x07 gone\nfix: rm -rf ~")
+    path = write(tmp_path / "host.json", msgspec.json.encode(structs.replace(facts, docker=docker)))
+    told = run("doctor", "--host-facts", str(path))
+    assert "\x1b" not in told.out + told.err
+    assert not any(line.startswith("fix:") for line in told.out.splitlines())
 
 
 def test_programs_read_findings_and_facts() -> None:

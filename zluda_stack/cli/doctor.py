@@ -128,13 +128,13 @@ def _print(found: Examination) -> None:
     from zluda_stack.doctor.report import details, layer_lines
 
     if found.plan is not None:
-        output.heading(found.plan.headline)
+        output.heading(_shown(found.plan.headline))
     elif found.refusal is not None:
-        output.heading(f"No plan: {found.refusal.message}.")
+        output.heading(_shown(f"No plan: {found.refusal.message}."))
     output.say()
     for line in layer_lines(found.findings):
         mark = output.styled(f"{line.status.value:8}", _HUES[line.status.value])
-        output.say(as_typed(f"{line.layer.value:12} {mark} {line.text}".rstrip()))
+        output.say(f"{line.layer.value:12} {mark} {_shown(line.text)}".rstrip())
     for finding in details(found.findings):
         output.say()
         _print_finding(finding)
@@ -153,25 +153,33 @@ def _outlook(found: Examination) -> str:
 
 def _print_finding(finding: Finding) -> None:
     head = f"{finding.status.value} {finding.id}:"
-    output.say(f"{output.styled(head, _HUES[finding.status.value])} {as_typed(finding.evidence)}")
-    output.say(f"  why: {as_typed(finding.reason)}")
+    output.say(f"{output.styled(head, _HUES[finding.status.value])} {_shown(finding.evidence)}")
+    output.say(f"  why: {_shown(finding.reason)}")
     if finding.fix is not None:
         output.say(f"  fix: {_as_typed(finding.fix)}")
         if finding.fix.then:
-            output.say(f"       {as_typed(finding.fix.then)}")
+            output.say(f"       {_shown(finding.fix.then)}")
 
 
 def _as_typed(fix: Fix) -> str:
     """The command of `fix` with this program as the user can type it."""
     if fix.command.startswith(f"{NAME} "):
-        return program() + fix.command.removeprefix(NAME)
-    return fix.command
+        return program() + _shown(fix.command.removeprefix(NAME))
+    return _shown(fix.command)
+
+
+def _shown(text: str) -> str:
+    """`text` in one line, as it can be typed here, and with nothing that steers a terminal:
+    facts may be those of a file that somebody sent.
+    """
+    line = "".join(char if char.isprintable() or char == "\n" else "�" for char in text)
+    return as_typed(" ".join(line.split("\n")))
 
 
 def _as_error(cause: Finding) -> StackError:
     kind = _ERRORS.get(cause.exit_code, HostProblem)
     hint = "" if cause.fix is None else f"`{_as_typed(cause.fix)}`"
-    return kind(f"{cause.id}: {cause.evidence}", hint)
+    return kind(f"{cause.id}: {_shown(cause.evidence)}", hint)
 
 
 def _fix(found: Examination, *, yes: bool, dry_run: bool) -> int:

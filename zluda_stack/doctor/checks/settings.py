@@ -73,7 +73,7 @@ def _without_override(subject: Subject) -> Fix:
 
 def _visible_devices(subject: Subject) -> Verdict:
     given = [name for name in _SELECTORS if name in subject.facts.environment]
-    if not given:
+    if not given or not subject.facts.gpus:
         return ok()
     reason = "they are not passed on: only the chosen card's node enters the container"
     if len(given) > 1:
