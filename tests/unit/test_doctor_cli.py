@@ -126,6 +126,17 @@ def test_a_capture_has_the_same_findings_on_another_machine(
     assert run("doctor", "--host-facts", str(saved), "--json") == Outcome(here.code, here.out, "")
 
 
+def test_a_card_is_found_by_its_unique_id_which_no_capture_has(
+    tmp_path: Path, machine: Any
+) -> None:
+    facts = host("r9700-gfx1201")
+    (gpu,) = facts.gpus
+    machine(structs.replace(facts, gpus=(structs.replace(gpu, unique_id="GPU-00000000000000ab"),)))
+    saved = tmp_path / "host.json"
+    assert run("doctor", "--gpu", "GPU-ab", "--capture", str(saved)).code == ExitCode.OK
+    assert "GPU-" not in saved.read_text()
+
+
 def test_a_capture_takes_along_what_runs_now(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from zluda_stack.doctor.examine import Examination
     from zluda_stack.doctor.types import Finding, Fix
     from zluda_stack.host.facts import HostFacts
+    from zluda_stack.plan.types import Plan
     from zluda_stack.settings import Configured
 
 _ERRORS: dict[int, type[StackError]] = {
@@ -61,13 +62,13 @@ def doctor(
     if fix and not dry_run:
         context.refuse_replay(ctx, "doctor --fix")
     configured = context.configured(ctx, flags)
-    facts = _facts(ctx, configured)
+    facts, plan = _facts(ctx, configured)
     if capture is not None:
         from zluda_stack.host.capture import save
 
         save(facts, capture)
         output.note(f"Saved to {capture}")
-    found = _examine(facts, configured)
+    found = _examine(facts, configured, plan)
     if as_json:
         _print_json(facts, found)
         ctx.exit(0 if found.cause is None else found.cause.exit_code)
@@ -78,8 +79,8 @@ def doctor(
         raise _as_error(found.cause)
 
 
-def _facts(ctx: click.Context, configured: Configured) -> HostFacts:
-    """The facts as they can be handed on; those of this machine with what runs on it.
+def _facts(ctx: click.Context, configured: Configured) -> tuple[HostFacts, Plan | None]:
+    """The facts as they can be handed on; those of this machine with its plan and what runs.
 
     What is found must be the same here and wherever the capture is replayed, so that both are
     told of the facts without personal details.
@@ -92,21 +93,22 @@ def _facts(ctx: click.Context, configured: Configured) -> HostFacts:
 
     facts = context.facts(ctx, configured.settings)
     if context.is_replay(ctx):
-        return facts
+        return facts, None
+    plan = None
     try:
         plan = resolve(facts, configured, context.catalog())
     except PlanRefused:
         pass  # a finding, later
     else:
         facts = structs.replace(facts, stack=read_stack(plan, facts))
-    return without_personal_details(facts, Path.home())
+    return without_personal_details(facts, Path.home()), plan
 
 
-def _examine(facts: HostFacts, configured: Configured) -> Examination:
+def _examine(facts: HostFacts, configured: Configured, plan: Plan | None) -> Examination:
     from zluda_stack.doctor.examine import examine
     from zluda_stack.doctor.needs import build_needs
 
-    return examine(facts, configured, context.catalog(), build_needs)
+    return examine(facts, configured, context.catalog(), build_needs, plan)
 
 
 def _print_json(facts: HostFacts, found: Examination) -> None:

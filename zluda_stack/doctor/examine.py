@@ -33,17 +33,22 @@ class Examination(Struct, frozen=True, kw_only=True):
 
 
 def examine(
-    facts: HostFacts, configured: Configured, catalog: Catalog, build_needs: BuildNeeds
+    facts: HostFacts,
+    configured: Configured,
+    catalog: Catalog,
+    build_needs: BuildNeeds,
+    plan_here: Plan | None = None,
 ) -> Examination:
     """What is right and wrong with this host for this wish; the same inputs give the same answer.
 
-    `build_needs` tells what building an image takes.
+    `build_needs` tells what building an image takes. `plan_here` counts where these facts alone
+    give no plan: without personal details they do not have the unique id that --gpu may name.
     """
-    plan, refusal = None, None
+    plan, refusal = plan_here, None
     try:
         plan = resolve(facts, configured, catalog)
     except PlanRefused as refused:
-        refusal = Refusal(refused.message, refused.hint)
+        refusal = None if plan_here else Refusal(refused.message, refused.hint)
     subject = Subject(
         facts=facts,
         configured=configured,
