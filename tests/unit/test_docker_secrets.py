@@ -10,9 +10,16 @@ import pytest
 
 from tests.unit import plans
 from zluda_stack import keys, paths
-from zluda_stack.engines.docker.secrets import are_written, with_secret_files, write_secrets
+from zluda_stack.engines.docker.secrets import (
+    are_written,
+    publish_keys,
+    with_secret_files,
+    write_secrets,
+)
 from zluda_stack.engines.docker.state import StackFolder
-from zluda_stack.gateway.auth import Keys
+from zluda_stack.gateway.auth import KeyFile, Keys
+from zluda_stack.gateway.errors import Fault
+from zluda_stack.keyring import Key
 from zluda_stack.plan.types import Plan
 
 
@@ -31,9 +38,10 @@ def test_the_endpoint_accepts_the_key_by_the_file_that_it_is_given(folder: Stack
 
     key = keys.read_key("default")
     assert key is not None
-    accepted = Keys.from_hashes(folder.secrets / "api_key_hashes")
-    assert accepted.accept([(b"x-api-key", key.encode())])
-    assert not accepted.accept([(b"x-api-key", b"zs-another")])
+    accepted = Keys(KeyFile.of_digests(folder.secrets / "api_key_hashes"))
+    assert accepted.require([(b"x-api-key", key.encode())])
+    with pytest.raises(Fault):
+        accepted.require([(b"x-api-key", b"zs-another")])
 
 
 def test_the_file_holds_no_key_and_any_user_of_a_container_can_read_it(
@@ -59,6 +67,28 @@ def test_only_another_key_counts_as_a_change(folder: StackFolder) -> None:
     key = keys.read_key("default") or ""
     told = (folder.secrets / "api_key_hashes").read_text().strip()
     assert told == hashlib.sha256(key.encode()).hexdigest()
+
+
+def test_a_further_key_reaches_the_containers_that_run(folder: StackFolder) -> None:
+    write_secrets(_plan(), folder)
+    file = folder.secrets / "api_key_hashes"
+    accepted = Keys(KeyFile.of_digests(file))
+    mounted = file.stat().st_ino
+
+    key = keys.add_key("default", Key(digest=b"", name="laptop")).encode()
+    publish_keys(folder, "default")
+    assert accepted.require([(b"x-api-key", key)]).name == "laptop"
+    assert are_written(_plan(), folder)  # the next `up` replaces nothing
+    keys.remove_key("default", "laptop")
+    publish_keys(folder, "default")
+    with pytest.raises(Fault):
+        accepted.require([(b"x-api-key", key)])
+    assert (file.stat().st_ino, file.stat().st_mode & 0o777) == (mounted, 0o444)
+
+
+def test_where_no_container_was_started_nothing_is_published(folder: StackFolder) -> None:
+    publish_keys(folder, "default")
+    assert not folder.secrets.exists()
 
 
 def test_the_rendered_env_says_where_the_file_is(folder: StackFolder) -> None:

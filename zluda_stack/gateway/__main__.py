@@ -11,7 +11,7 @@ from pathlib import Path
 import uvicorn
 
 from zluda_stack.gateway.app import Gateway
-from zluda_stack.gateway.auth import Keys
+from zluda_stack.gateway.auth import KeyFile, Keys
 from zluda_stack.gateway.upstream import Upstream
 
 _KEEP_ALIVE_SECONDS = 75
@@ -27,10 +27,14 @@ def _arguments() -> argparse.ArgumentParser:
         required=True,
         help="model server: http://HOST:PORT or unix:PATH",
     )
-    keys = parser.add_mutually_exclusive_group(required=True)
-    keys.add_argument("--key-file", type=Path, help="file with the accepted keys, one a line")
-    keys.add_argument(
-        "--key-hashes", type=Path, metavar="FILE", help="file with their SHA-256 digests instead"
+    parser.add_argument(
+        "--key-file", type=Path, metavar="FILE", help="file with accepted keys, one a line"
+    )
+    parser.add_argument(
+        "--key-hashes",
+        type=Path,
+        metavar="FILE",
+        help="file with their SHA-256 digests, one a line, each with its name and limits",
     )
     parser.add_argument(
         "--drain",
@@ -43,9 +47,12 @@ def _arguments() -> argparse.ArgumentParser:
 
 
 def _keys(options: argparse.Namespace) -> Keys:
+    files = []
+    if options.key_file is not None:
+        files.append(KeyFile.of_keys(options.key_file))
     if options.key_hashes is not None:
-        return Keys.from_hashes(options.key_hashes)
-    return Keys.from_file(options.key_file)
+        files.append(KeyFile.of_digests(options.key_hashes))
+    return Keys(*files)
 
 
 def _log_to_stdout() -> None:
@@ -63,11 +70,13 @@ def main(arguments: list[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     if len(options.upstream) > 1:
         parser.error("several model servers are not part of this version: give one --upstream")
+    if options.key_file is None and options.key_hashes is None:
+        parser.error("nobody could use it: give --key-file or --key-hashes")
     _log_to_stdout()
     try:
         keys = _keys(options)
     except (OSError, ValueError) as error:
-        sys.exit(f"cannot read the key file: {error}")
+        sys.exit(f"cannot read the keys: {error}")
     uvicorn.run(
         Gateway(Upstream(options.upstream[0]), keys),
         host=options.bind,

@@ -18,6 +18,8 @@ from zluda_stack.gateway.auth import Keys
 from zluda_stack.gateway.errors import Fault
 from zluda_stack.gateway.exchange import HEALTH, ClientGone, Exchange, Receive, Scope, Send
 from zluda_stack.gateway.forward import forward
+from zluda_stack.gateway.quota import Quotas
+from zluda_stack.gateway.routes import computes
 from zluda_stack.gateway.upstream import LOADING, Upstream
 
 BODY_LIMIT = 32 * 1024 * 1024
@@ -34,6 +36,7 @@ class Gateway:
     def __init__(self, upstream: Upstream, keys: Keys, *, body_limit: int = BODY_LIMIT) -> None:
         self._upstream = upstream
         self._keys = keys
+        self._quotas = Quotas()
         self._body_limit = body_limit
         self._open: set[asyncio.Task[Any]] = set()
 
@@ -80,9 +83,10 @@ class Gateway:
             raise Fault(400, "the request target must be a path")
         elif exchange.path == HEALTH:
             await self._health(exchange)
-        elif not self._keys.accept(exchange.headers):
-            raise Fault(401, "missing or wrong API key; `zluda-stack connect` shows how to set it")
         else:
+            key = self._keys.require(exchange.headers)
+            if computes(exchange.method, exchange.path):
+                self._quotas.count_request(key)
             content = await exchange.read_body(self._body_limit)
             listing = exchange.method == "GET" and _lists_models(exchange.path)
             work = self._models(exchange) if listing else forward(exchange, content, self._upstream)

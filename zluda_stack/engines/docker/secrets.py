@@ -6,15 +6,17 @@ readable by all, since a container's user is another one than this.
 
 from __future__ import annotations
 
-import hashlib
+import stat
 
 from zluda_stack import keys
 from zluda_stack.engines.docker.state import StackFolder
+from zluda_stack.errors import HostProblem
 from zluda_stack.files import write_atomic
 from zluda_stack.plan.types import Plan
 from zluda_stack.render.environment import quote
 
 _KEY_HASHES = "api_key_hashes"
+_MODE = 0o444
 
 
 def with_secret_files(files: dict[str, str], plan: Plan, folder: StackFolder) -> dict[str, str]:
@@ -32,7 +34,7 @@ def write_secrets(plan: Plan, folder: StackFolder) -> bool:
     contents = {secret: _content(secret, plan.name) for secret in _secrets(plan)}
     changed = [name for name, text in contents.items() if _read(folder, name) != text]
     for name in changed:
-        write_atomic(folder.secrets / name, contents[name], mode=0o444)
+        write_atomic(folder.secrets / name, contents[name], mode=_MODE)
     return bool(changed)
 
 
@@ -44,6 +46,27 @@ def are_written(plan: Plan, folder: StackFolder) -> bool:
     return all(_read(folder, secret) == _content(secret, plan.name) for secret in wanted)
 
 
+def publish_keys(folder: StackFolder, stack: str) -> None:
+    """Tell the containers that run of keys that came or went. Raises HostProblem.
+
+    They have mounted the very file and would keep it if another took its place, so this one is
+    written over. Who reads it between the two steps finds a line that is none, and reads again.
+    """
+    file = folder.secrets / _KEY_HASHES
+    if not file.exists():
+        return
+    try:
+        file.chmod(_MODE | stat.S_IWUSR)
+        with file.open("r+") as handle:
+            handle.write(keys.accepted(stack))
+            handle.truncate()
+        file.chmod(_MODE)
+    except OSError as error:
+        raise HostProblem(
+            f"cannot write {file}: {error.strerror}", "Check the folder's owner and free space."
+        ) from error
+
+
 def _secrets(plan: Plan) -> list[str]:
     return sorted({secret for service in plan.services for secret in service.secrets})
 
@@ -51,7 +74,7 @@ def _secrets(plan: Plan) -> list[str]:
 def _content(secret: str, stack: str) -> str:
     if secret != _KEY_HASHES:
         raise KeyError(f"no service may ask for the secret {secret}")
-    return hashlib.sha256(keys.ensure_key(stack).encode()).hexdigest() + "\n"
+    return keys.accepted(stack)
 
 
 def _read(folder: StackFolder, name: str) -> str | None:

@@ -42,6 +42,6 @@ def endpoint(folder: StackFolder, plan: Plan) -> tuple[str, ...]:
         *(sys.executable, "-m", "zluda_stack.gateway"),
         *("--bind", plan.endpoint.bind, "--port", str(plan.endpoint.port)),
         *("--upstream", f"unix:{folder.socket.name}"),
-        *("--key-file", folder.key.name),
+        *("--key-file", folder.key.name, "--key-hashes", folder.keyring.name),
         *("--drain", str(DRAIN_SECONDS)),
     )

@@ -242,6 +242,7 @@ def _runs(folder: StackFolder, plan: Plan) -> bool:
 def _launch(plan: Plan, folder: StackFolder, model: Path) -> None:
     write_atomic(folder.plan, to_json(plan), mode=0o600)
     keys.ensure_key(plan.name)
+    keys.ensure_keyring(plan.name)
     # In the stack's folder, because `python -m` looks for modules in the working directory
     # first, and the user may stand in a folder with any names.
     done = subprocess.run(

@@ -58,6 +58,11 @@ class StackFolder:
         return self.root / "api-key"
 
     @property
+    def keyring(self) -> Path:
+        """The digests of further keys."""
+        return self.root / "keys"
+
+    @property
     def socket(self) -> Path:
         """Where the inference process listens."""
         return self.root / "inference.sock"
