@@ -18,7 +18,7 @@ from zluda_stack.render.images import read_parts
 from zluda_stack.render.project import render_project
 from zluda_stack.settings import Settings
 
-PinKind = Literal["image", "git", "file", "package"]
+PinKind = Literal["image", "git", "file", "package", "deb"]
 
 _HEADER = """\
 # Written by zluda-stack: what its images are built from, pinned. Do not edit; change the catalogue.
@@ -32,16 +32,23 @@ _REQUIREMENT = re.compile(r"[A-Za-z0-9_.-]+==[^\s;]+")
 _HASH = re.compile(r"--hash=sha256:([0-9a-f]{64})")
 
 
-_SECTIONS = {"file": "files", "git": "git", "image": "images", "package": "packages"}
+_SECTIONS = {
+    "deb": "debs",
+    "file": "files",
+    "git": "git",
+    "image": "images",
+    "package": "packages",
+}
 
 
 class Pin(Struct, frozen=True, kw_only=True, order=True):
     """One thing that is pinned.
 
     `where` is what upstream is asked for: NAME:TAG of an image, URL of a repository or a file,
-    NAME==VERSION of a package. `identity` is what it must be: the image's digest, the commit,
-    the SHA-256 of the file, or of each file that a package may come as. `name` is the file
-    where there is one; `size` is in bytes, None when nobody wrote it down.
+    NAME==VERSION of a package, URL of the archive of a Debian package. `identity` is what it must
+    be: the image's digest, the commit, the Debian package's version, the SHA-256 of the file, or
+    of each file that a package may come as. `name` is the file where there is one; `size` is in
+    bytes, None when nobody wrote it down.
     """
 
     kind: PinKind
@@ -81,7 +88,7 @@ def render_lock(found: Iterable[Pin]) -> str:
 
 
 def _entry(pin: Pin) -> dict[str, object]:
-    what = {"image": "digest", "git": "commit", "file": "sha256", "package": "sha256"}[pin.kind]
+    what = {"image": "digest", "git": "commit", "deb": "version"}.get(pin.kind, "sha256")
     identity = pin.identity[0] if len(pin.identity) == 1 else list(pin.identity)
     entry: dict[str, object] = {"where": pin.where, "name": pin.name, what: identity}
     return entry if pin.size is None else {**entry, "size": pin.size}
@@ -108,6 +115,10 @@ def _of_component(component: Component) -> Iterator[Pin]:
     for artifact in component.artifacts:
         if artifact.sha256 is not None:
             yield _of_artifact(artifact, artifact.sha256)
+    for deb in component.debs:
+        name, _, version = deb.partition("=")
+        if component.archive is not None and version:
+            yield Pin(kind="deb", name=name, where=component.archive, identity=(version,))
 
 
 def _of_artifact(artifact: Artifact, sha256: str) -> Pin:

@@ -122,10 +122,19 @@ def _ask_git(pin: Pin) -> tuple[Answer, str]:
 
 
 def _ask_file(pin: Pin) -> tuple[Answer, str]:
+    return _ask_url(pin.where, pin.size)
+
+
+def _ask_deb(pin: Pin) -> tuple[Answer, str]:
+    """A flat archive, such as NVIDIA's, has the package's file beside its index."""
+    return _ask_url(f"{pin.where}/{pin.name}_{pin.identity[0]}_amd64.deb", pin.size)
+
+
+def _ask_url(url: str, expected: int | None) -> tuple[Answer, str]:
     try:
-        reply = requests.head(pin.where, allow_redirects=True, timeout=_TIMEOUT_SECONDS)
+        reply = requests.head(url, allow_redirects=True, timeout=_TIMEOUT_SECONDS)
         if reply.status_code == requests.codes.method_not_allowed:
-            reply = requests.get(pin.where, stream=True, timeout=_TIMEOUT_SECONDS)
+            reply = requests.get(url, stream=True, timeout=_TIMEOUT_SECONDS)
             reply.close()
     except requests.RequestException as error:
         return Answer.UNREACHABLE, f"no answer: {type(error).__name__}"
@@ -134,8 +143,8 @@ def _ask_file(pin: Pin) -> tuple[Answer, str]:
     if not reply.ok:
         return Answer.UNREACHABLE, f"HTTP {reply.status_code}"
     size = reply.headers.get("Content-Length", "")
-    if pin.size is not None and size.isdigit() and int(size) != pin.size:
-        return Answer.CHANGED, f"{size} bytes, and {pin.size} were pinned"
+    if expected is not None and size.isdigit() and int(size) != expected:
+        return Answer.CHANGED, f"{size} bytes, and {expected} were pinned"
     return Answer.PRESENT, ""
 
 
@@ -182,4 +191,5 @@ _QUESTIONS: dict[PinKind, Callable[[Pin], tuple[Answer, str]]] = {
     "git": _ask_git,
     "file": _ask_file,
     "package": _ask_package,
+    "deb": _ask_deb,
 }

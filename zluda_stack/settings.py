@@ -14,6 +14,7 @@ EngineWish = Literal["auto", "docker", "embedded"]
 ClientWish = Literal["none", "claude", "openai", "vscode"]
 PassthroughWish = Literal["auto", "devices", "cdi", "runtime"]
 ZludaMethod = Literal["source", "release", "path"]
+CudaMethod = Literal["wheels", "apt"]
 
 Name = Annotated[
     str,
@@ -67,6 +68,9 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     zluda_path: Annotated[
         str | None, Meta(description="With zluda=path: the folder that holds libcuda.so.")
     ] = None
+    cuda_toolkit: Annotated[
+        CudaMethod, Meta(description="Where NVIDIA's toolkit comes from, to build with.")
+    ] = "wheels"
     hsa_override: Annotated[
         str | None, Meta(description="HSA_OVERRIDE_GFX_VERSION for the GPU service, as 11.0.0.")
     ] = None

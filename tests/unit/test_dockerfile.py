@@ -44,6 +44,8 @@ def planned() -> dict[str, ImagePlan]:
             found[f"{name} on {variant}"] = image(name, variant)
         for zluda in ("release", "path"):
             found[f"inference on {variant}, zluda={zluda}"] = inference(variant, zluda=zluda)
+        by_apt = inference(variant, cuda_toolkit="apt")
+        found[f"inference on {variant}, cuda_toolkit=apt"] = by_apt
     return found
 
 
@@ -264,3 +266,28 @@ def test_a_zluda_that_is_not_built_takes_no_rust_and_none_of_its_sources(zluda: 
     assert "FROM scratch AS zluda\n" in text
     for word in ("cargo", "rust", "vosen/llvm-project", "git fetch"):
         assert word not in text
+
+
+@pytest.mark.parametrize(
+    ("variant", "major", "compiler"), [("rocm-ubuntu-22.04", 13, "g++"), ("debian", 12, "g++-13")]
+)
+def test_the_toolkit_by_apt_takes_its_own_compiler_and_brings_its_own_run_time(
+    variant: str, major: int, compiler: str
+) -> None:
+    text = render_dockerfile(inference(variant, cuda_toolkit="apt"))
+    assert f"-DCMAKE_CUDA_HOST_COMPILER={compiler} " in text
+    assert f"/usr/local/cuda/lib/libcudart.so.{major} " in text
+    assert "nvidia-cuda-nvcc==" not in text
+    toolkit = stages(text)["cuda-toolkit"]
+    asked = next(n for n, line in enumerate(toolkit) if "ACCEPT_CUDA_EULA}" in line)
+    fetched = next(n for n, line in enumerate(toolkit) if re.match("ADD|.*apt-get", line))
+    assert asked < fetched
+
+
+def test_a_package_of_nvidias_archive_has_its_version_and_the_archive_its_key() -> None:
+    toolkit = stages(render_dockerfile(inference("rocm-ubuntu-22.04", cuda_toolkit="apt")))
+    text = "\n".join(toolkit["cuda-toolkit"])
+    packages = re.findall(r"\b(?:cuda-[a-z]+|lib[a-z]+)(?:-dev)?-13-0\S*", text)
+    assert len(packages) > 5
+    assert [name for name in packages if "=" not in name and "copyright" not in name] == []
+    assert re.search(r"ADD --checksum=sha256:[0-9a-f]{64} \S+/cuda-keyring_\S+\.deb ", text)

@@ -41,6 +41,36 @@ def store(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def test_debians_cuda_packages_are_laid_out_as_nvidias_toolkit(tmp_path: Path) -> None:
+    libraries = "usr/lib/x86_64-linux-gnu"
+    for name in (
+        "usr/lib/nvidia-cuda-toolkit/bin/nvcc",
+        "usr/lib/nvidia-cuda-toolkit/libdevice/libdevice.10.bc",
+        *(f"usr/bin/{tool}" for tool in ("cudafe++", "cuobjdump", "fatbinary", "nvlink", "ptxas")),
+        "usr/include/cuda.h",
+        *(f"{libraries}/{name}" for name in ("libcudart.so.12", "libcudadevrt.a", "libcublas.so")),
+        f"{libraries}/libcublas_static.a",
+        "usr/share/doc/libcudart12/copyright",
+    ):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(name)
+    elsewhere = tmp_path / "etc/nvcc.profile"
+    (tmp_path / "usr/lib/nvidia-cuda-toolkit/bin/nvcc.profile").symlink_to(elsewhere)
+    toolkit = tmp_path / "toolkit"
+
+    told = script("cuda-toolkit-debian/lay-out", str(tmp_path), str(toolkit))
+
+    assert told.returncode == 0, told.stderr
+    made = {path.relative_to(toolkit).as_posix() for path in toolkit.rglob("*")}
+    wanted = {"bin/nvcc", "bin/ptxas", "include/cuda.h", "nvvm/libdevice/libdevice.10.bc"}
+    assert wanted | {"lib/libcudart.so.12", "lib64", "LICENSE-NVIDIA"} <= made
+    assert "lib/libcublas_static.a" not in made
+    assert not (toolkit / "bin/nvcc.profile").is_symlink()
+    profile = (toolkit / "bin/nvcc.profile").read_text()
+    assert "/usr" not in profile
+    assert "$(TOP)/include" in profile
+
+
 def find_model(**environment: str) -> subprocess.CompletedProcess[str]:
     return script("_scripts/find-model", **environment)
 

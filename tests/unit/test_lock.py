@@ -96,6 +96,17 @@ def test_another_variant_is_pinned_to_other_images() -> None:
     assert images(first) != images(second)
 
 
+def test_another_method_is_pinned_to_what_it_downloads_instead() -> None:
+    found = pins_of_all(load(), Settings(zluda="release", cuda_toolkit="apt"))
+
+    assert _identities(found, "git") == set()
+    assert any(pin.where.endswith("zluda-linux-8a7931be.tar.gz") for pin in found)
+    debs = {pin.name: pin.identity for pin in found if pin.kind == "deb"}
+    assert debs["cuda-nvcc-13-0"] == ("13.0.88-1",)
+    assert not any(pin.where.startswith("nvidia-cuda-nvcc==") for pin in found)
+    assert yaml.safe_load(render_lock(found))["debs"][0]["where"].startswith("https://")
+
+
 def test_an_embedded_plan_is_pinned_to_no_image() -> None:
     plan = plan_for(host("laptop-without-gpu-or-docker"))
 

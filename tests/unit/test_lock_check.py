@@ -158,6 +158,14 @@ def test_a_server_that_allows_no_head_is_asked_otherwise(served: Served, address
     assert _answer(_pin("file", f"http://{address}/a", "0" * 64)) is Answer.PRESENT
 
 
+def test_a_debian_package_is_asked_for_by_its_file(served: Served, address: str) -> None:
+    served.replies["/cuda/nvcc_13.0-1_amd64.deb"] = (200, b"content")
+    archive = f"http://{address}/cuda"
+
+    assert _answer(_pin("deb", archive, "13.0-1", name="nvcc")) is Answer.PRESENT
+    assert _answer(_pin("deb", archive, "13.0-2", name="nvcc")) is Answer.GONE
+
+
 @pytest.fixture
 def own_index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder of wheels that is the user's only package index."""

@@ -182,6 +182,15 @@ def test_zluda_as_it_is_published_is_a_part_of_the_inference_image_and_needs_no_
     assert plan.images[0].contexts == {}
 
 
+def test_the_toolkit_by_apt_is_that_of_the_variant() -> None:
+    for variant, part in (("auto", "cuda-toolkit-nvidia"), ("debian", "cuda-toolkit-debian")):
+        plan = plan_for(host(RADEON), variant=variant, cuda_toolkit="apt")
+        zluda, inference, _ = plan.images
+        assert zluda.methods == {}
+        assert inference.methods == {"cuda-toolkit": part}
+        assert part in inference.components
+
+
 def test_only_the_kernels_of_the_target_or_of_its_sibling_are_built_in() -> None:
     own, borrowed = (plan_for(host(LAPTOP), gpu=gpu).images[1] for gpu in ("gfx1100", "gfx1031"))
     assert (own.arguments["GFX_TARGET"], own.arguments["KERNEL_TARGET"]) == ("gfx1100", "")

@@ -131,6 +131,8 @@ def _incomplete(catalog: Catalog, variant: Variant) -> Iterator[tuple[str, str, 
     for key, base in (("development", variant.development), ("runtime", variant.runtime)):
         if base not in catalog.bases:
             yield "variants", f"{place}.{key}", f"no base is named {base}"
+    if variant.cuda_apt not in catalog.components:
+        yield "variants", f"{place}.cuda_apt", f"no component is named {variant.cuda_apt}"
     roles = {role for other in catalog.variants.values() for role in other.packages}
     for role in sorted(roles - set(variant.packages)):
         yield "variants", f"{place}.packages", f"the role {role} of another variant is missing"

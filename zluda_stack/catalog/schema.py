@@ -98,7 +98,7 @@ class Variant(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
     `development` and `runtime` name entries of `bases`; `packages` are Debian packages by role;
     `rocm_libraries` is the folder of ROCm's shared libraries, `rocm_root` what CMake calls its
-    prefix, `rocm` its version.
+    prefix, `rocm` its version. `cuda_apt` names the component that is the CUDA toolkit by apt.
     """
 
     name: str
@@ -108,6 +108,7 @@ class Variant(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     rocm: str
     rocm_root: str
     rocm_libraries: str
+    cuda_apt: str
     packages: dict[str, tuple[str, ...]]
     provenance: Provenance
 
@@ -134,8 +135,9 @@ class Component(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A piece of software that an image or the embedded engine is made of.
 
     `pypi` names the package on the Python package index, with its version (name==version) when
-    images download it. `terms` is where the terms are that the user must accept before anything of
-    it is downloaded; None when there are none beyond the licence.
+    images download it. `debs` are Debian packages, NAME=VERSION where the `archive` (a URL; None:
+    the base image's own) keeps versions. `terms` is where the terms are that the user must accept
+    before anything of it is downloaded; None when there are none beyond the licence.
     """
 
     name: str
@@ -145,6 +147,8 @@ class Component(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     git: GitSource | None = None
     pypi: str | None = None
     artifacts: tuple[Artifact, ...] = ()
+    archive: str | None = None
+    debs: tuple[str, ...] = ()
     terms: str | None = None
     provenance: Provenance
 

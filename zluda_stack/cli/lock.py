@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@settings_options("variant", "base", "zluda")
+@settings_options("variant", "base", "zluda", "cuda_toolkit")
 @click.option(
     "--out",
     type=click.Path(path_type=Path),

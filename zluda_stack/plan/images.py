@@ -24,7 +24,7 @@ def gpu_images(
     be repeated by itself, and the inference image takes the same stages from BuildKit's cache.
     Raises PlanRefused for a way to come by ZLUDA that there is not.
     """
-    methods = _methods(settings)
+    methods = _methods(settings, bases)
     components = _components(catalog, methods)
     inference = structs.replace(
         _inference(components, bases, settings, catalog.gpus[target]),
@@ -37,9 +37,12 @@ def gpu_images(
     return _image("zluda", _short_commit(components["zluda"]), components, bases), *others
 
 
-def _methods(settings: Settings) -> dict[str, str]:
+def _methods(settings: Settings, bases: Bases) -> dict[str, str]:
     """The folders of images/ that are taken in the place of a part, by that part."""
-    return {} if settings.zluda == "source" else {"zluda": f"zluda-{settings.zluda}"}
+    methods = {} if settings.zluda == "source" else {"zluda": f"zluda-{settings.zluda}"}
+    if settings.cuda_toolkit == "apt":
+        methods["cuda-toolkit"] = bases.variant.cuda_apt
+    return methods
 
 
 def _zluda_contexts(settings: Settings) -> dict[str, str]:

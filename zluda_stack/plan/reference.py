@@ -32,6 +32,7 @@ def _plan(catalog: Catalog, settings: Settings, *, gpu: str) -> Plan:
         variant=settings.variant,
         base=settings.base,
         zluda=settings.zluda,
+        cuda_toolkit=settings.cuda_toolkit,
         accept_cuda_eula=settings.accept_cuda_eula,
     )
     wished = structs.replace(made_of, engine="docker", gpu=gpu)

@@ -33,6 +33,7 @@ def selftest_image(plan: Plan) -> ImagePlan:
         development=image.development,
         runtime=image.runtime,
         components=image.components,
+        methods=image.methods,
     )
 
 
