@@ -77,6 +77,11 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     accept_cuda_eula: Annotated[
         bool, Meta(description="You have read and accept NVIDIA's CUDA toolkit licence.")
     ] = False
+    registry: Annotated[
+        Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9.-]*(:[0-9]+)?(/[a-z0-9][a-z0-9._-]*)*$")]
+        | None,
+        Meta(description="Where images are that were built before, as HOST[:PORT]/PATH."),
+    ] = None
     threads: Annotated[
         Annotated[int, Meta(ge=1, le=1024)] | None,
         Meta(description="CPU threads of the server."),

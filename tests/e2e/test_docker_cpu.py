@@ -19,8 +19,9 @@ from tests.unit.planning import configured
 from zluda_stack import keys, paths
 from zluda_stack.catalog.load import load
 from zluda_stack.engines.base import State
-from zluda_stack.engines.docker import build
+from zluda_stack.engines.docker import containers
 from zluda_stack.engines.docker.engine import DockerEngine
+from zluda_stack.engines.docker.supply import provide, survey
 from zluda_stack.host.probe import probe
 from zluda_stack.plan.resolve import require_runnable, resolve
 from zluda_stack.plan.types import Plan
@@ -85,10 +86,13 @@ def test_an_unchanged_build_runs_no_step_again_and_changes_no_image(plan: Plan) 
     folder = paths.stack(_NAME)
     before = [docker("images", "--quiet", image.tag) for image in plan.images]
 
-    logs = build.build(plan.images, folder / "context", folder, Silent())
+    with containers.connect() as client:
+        supply = survey(client, plan, plan.images)
+        logs = provide(client, supply, folder / "context", folder, Silent())
 
     assert [docker("images", "--quiet", image.tag) for image in plan.images] == before
-    for log in logs:
+    assert logs.keys() == {image.name for image in plan.images}
+    for log in logs.values():
         done = [line.split(" ", 2) for line in log.read_text().splitlines()]
         ran = {words[0] for words in done if len(words) == 3 and " RUN " in f" {words[2]} "}
         cached = {words[0] for words in done if words[1:2] == ["CACHED"]}

@@ -20,7 +20,8 @@ from tests.unit.command_line import CASES, NO_GPU, run, settle
 from tests.unit.planning import host, plan_for
 from zluda_stack.cli.build import agree
 from zluda_stack.engines.docker import build
-from zluda_stack.engines.docker.estimate import estimate
+from zluda_stack.engines.docker.estimate import BuildCost, estimate
+from zluda_stack.engines.docker.supply import here
 from zluda_stack.errors import EngineFailure, ExitCode, HostProblem, UsageError
 from zluda_stack.plan.types import ImagePlan
 from zluda_stack.progress import Silent
@@ -38,10 +39,10 @@ class FakeEngine:
         self.images = self
         self._present = present
 
-    def get(self, tag: str) -> str:
+    def get(self, tag: str) -> SimpleNamespace:
         if tag not in self._present:
             raise ImageNotFound(f"no image {tag}")
-        return tag
+        return SimpleNamespace(labels={})
 
 
 def _gpu_images() -> tuple[ImagePlan, ...]:
@@ -50,6 +51,21 @@ def _gpu_images() -> tuple[ImagePlan, ...]:
 
 def _engine(**more: Any) -> Any:
     return FakeEngine(**more)
+
+
+def _agree(engine: Any, *, yes: bool) -> BuildCost:
+    return agree(engine, here(engine, _gpu_images()), yes=yes, show=False)
+
+
+def _estimate(engine: Any) -> BuildCost:
+    return estimate(engine, here(engine, _gpu_images()))
+
+
+def _build(folder: Path) -> ImagePlan:
+    """Build the first image of a GPU stack, with the docker command that is on the PATH."""
+    image = _gpu_images()[0]
+    build.build(image, build.command(image, folder), folder / "logs", Silent())
+    return image
 
 
 @pytest.fixture(autouse=True)
@@ -91,11 +107,11 @@ def test_hours_need_a_yes_where_nobody_can_be_asked(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(sys, "stdin", io.StringIO())
 
     with pytest.raises(UsageError) as refused:
-        agree(_engine(), _gpu_images(), yes=False, show=False)
+        _agree(_engine(), yes=False)
 
     assert " h on two cores" in refused.value.message
     assert "--yes" in refused.value.hint
-    assert agree(_engine(), _gpu_images(), yes=True, show=False).is_large
+    assert _agree(_engine(), yes=True).is_large
 
 
 def test_a_disk_that_is_too_small_is_refused_even_with_a_yes(
@@ -104,17 +120,16 @@ def test_a_disk_that_is_too_small_is_refused_even_with_a_yes(
     monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=3_000_000_000))
 
     with pytest.raises(HostProblem, match="3 GB free"):
-        agree(_engine(storage=str(tmp_path)), _gpu_images(), yes=True, show=False)
+        _agree(_engine(storage=str(tmp_path)), yes=True)
 
 
 def test_a_disk_in_a_virtual_machine_is_unknown_and_not_this_machines() -> None:
-    assert estimate(_engine(storage="/nonexistent/docker"), _gpu_images()).free_gb is None
+    assert _estimate(_engine(storage="/nonexistent/docker")).free_gb is None
 
 
 def test_an_image_that_is_there_costs_nothing_more() -> None:
-    images = _gpu_images()
-    whole = estimate(_engine(), images)
-    rest = estimate(_engine(present=tuple(image.tag for image in images)), images)
+    whole = _estimate(_engine())
+    rest = _estimate(_engine(present=tuple(image.tag for image in _gpu_images())))
 
     assert whole.minutes > 0
     assert rest.minutes == 0
@@ -122,8 +137,7 @@ def test_an_image_that_is_there_costs_nothing_more() -> None:
 
 
 def test_a_stage_that_two_images_share_is_counted_once() -> None:
-    images = _gpu_images()
-    cost = estimate(_engine(), images)
+    cost = _estimate(_engine())
     every = [stage.minutes for image in cost.images for stage in image.stages]
 
     assert len(every) > len(set(cost.images[0].stages))
@@ -131,7 +145,7 @@ def test_a_stage_that_two_images_share_is_counted_once() -> None:
 
 
 def test_every_estimate_says_whether_it_was_measured() -> None:
-    for image in estimate(_engine(), _gpu_images()).images:
+    for image in _estimate(_engine()).images:
         for stage in image.stages:
             assert stage.source == "unproven" or stage.source.startswith("measured on ")
 
@@ -167,7 +181,7 @@ def test_what_the_host_lacks_is_told_as_such(
     monkeypatch.setenv("PATH", str(folder), prepend=":")
 
     with pytest.raises(HostProblem) as failed:
-        build.build(_gpu_images()[:1], tmp_path, tmp_path / "logs", Silent())
+        _build(tmp_path)
 
     assert problem in failed.value.message
     assert hint in failed.value.hint
@@ -181,7 +195,7 @@ def test_a_failed_step_is_shown_with_its_last_lines_and_the_logs_path(
     image = _gpu_images()[0]
 
     with pytest.raises(EngineFailure) as failed:
-        build.build([image], tmp_path, tmp_path / "logs", Silent())
+        _build(tmp_path)
 
     assert f"the image {image.name} was not built at [build 1/1] RUN make" in failed.value.message
     assert "one.c:1: error" in failed.value.message
@@ -194,14 +208,15 @@ def test_the_log_of_the_build_before_is_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     image = _gpu_images()[0]
-    log = tmp_path / f"build-{image.name}.log"
+    log = tmp_path / "logs" / f"build-{image.name}.log"
+    log.parent.mkdir()
     log.write_text("the build before\n")
     monkeypatch.setenv("PATH", str(_fake_docker(tmp_path, "fine", 0)), prepend=":")
 
-    build.build([image], tmp_path, tmp_path, Silent())
+    _build(tmp_path)
 
     assert log.read_text() == "fine\n"
-    assert (tmp_path / f"build-{image.name}.log.1").read_text() == "the build before\n"
+    assert log.with_name(f"{log.name}.1").read_text() == "the build before\n"
 
 
 def test_ctrl_c_ends_the_build_and_leaves_no_process(
@@ -215,7 +230,7 @@ def test_ctrl_c_ends_the_build_and_leaves_no_process(
 
     press.start()
     with pytest.raises(KeyboardInterrupt):
-        build.build(_gpu_images()[:1], tmp_path, tmp_path / "logs", Silent())
+        _build(tmp_path)
 
     with pytest.raises(ProcessLookupError):
         os.kill(int(pid_file.read_text()), 0)

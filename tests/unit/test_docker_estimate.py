@@ -12,6 +12,7 @@ from docker.errors import ImageNotFound
 
 from tests.unit.planning import host, plan_for
 from zluda_stack.engines.docker.estimate import BuildCost, duration, estimate, require_room
+from zluda_stack.engines.docker.supply import here
 from zluda_stack.errors import HostProblem
 
 
@@ -36,7 +37,8 @@ def _estimated(monkeypatch: pytest.MonkeyPatch, free_gb: int, **info: str) -> Bu
     left = SimpleNamespace(free=free_gb * 10**9)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: left)
     images = plan_for(host("radeon-rx-7900-xtx")).images
-    return estimate(cast(DockerClient, FakeEngine(**info)), images)
+    client = cast(DockerClient, FakeEngine(**info))
+    return estimate(client, here(client, images))
 
 
 def _cost(*, minutes: float = 0, disk_gb: float = 0, free_gb: float | None = None) -> BuildCost:

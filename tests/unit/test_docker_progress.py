@@ -33,7 +33,7 @@ ERROR: failed to solve: process "/bin/sh -c echo bad line; exit 3" did not compl
 
 
 def _followed(text: str) -> BuildOutput:
-    output = BuildOutput()
+    output = BuildOutput("zluda")
     for line in text.splitlines():
         output.feed(line)
     return output

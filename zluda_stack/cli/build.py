@@ -21,12 +21,14 @@ if TYPE_CHECKING:
 
     from zluda_stack.engines.docker.estimate import BuildCost, ImageCost, StageCost
     from zluda_stack.engines.docker.state import StackFolder
+    from zluda_stack.engines.docker.supply import Supply
     from zluda_stack.plan.types import ImagePlan, Plan
 
 
 @click.command()
 @settings_options()
 @click.argument("names", metavar="[IMAGE]...", nargs=-1)
+@click.option("--push", is_flag=True, help="Then push to the registry what it lacks.")
 @yes_option
 @dry_run_option
 @json_option
@@ -36,6 +38,7 @@ def build(
     flags: dict[str, object],
     names: tuple[str, ...],
     *,
+    push: bool,
     yes: bool,
     dry_run: bool,
     as_json: bool,
@@ -43,39 +46,50 @@ def build(
     """Build the images of a container stack, or only each IMAGE named.
 
     Any machine can build for any card: zluda-stack build --gpu gfx1100
+
+    With --registry, what was pushed there by an earlier build is pulled instead.
     """
     from zluda_stack.cli.plan import resolve
     from zluda_stack.engines.docker import containers
+    from zluda_stack.engines.docker.registry import names_in
     from zluda_stack.engines.docker.state import StackFolder
+    from zluda_stack.engines.docker.supply import survey
     from zluda_stack.plan.building import require_buildable
 
     plan = resolve(ctx, flags)
     require_buildable(plan)
     images = _chosen(plan, names)
+    names_there = names_in(plan.registry, images) if push else {}
     folder = StackFolder(paths.stack(plan.name))
     with containers.connect() as client:
+        supply = survey(client, plan, images)
         if dry_run:
-            _print_dry_run(client, images, folder, as_json=as_json)
+            _print_dry_run(client, supply, names_there, folder, as_json=as_json)
             return
         context.refuse_replay(ctx, "build")
-        cost = agree(client, images, yes=yes, show=not as_json)
-    logs = _build(plan, images, folder)
+        cost = agree(client, supply, yes=yes, show=not as_json)
+        logs = _provide(client, plan, supply, folder)
+        pushed = _push(client, names_there, images, folder)
     if as_json:
-        output.print_json({"images": [image.tag for image in images], "cost": cost, "logs": logs})
+        tags = [image.tag for image in images]
+        output.print_json({"images": tags, "cost": cost, "logs": logs, "pushed": pushed})
         return
-    for image, log in zip(images, logs, strict=True):
-        output.say(f"{image.tag}  # its log: {log}")
+    for image in images:
+        how = f"its log: {logs[image.name]}" if image.name in logs else "as it was before"
+        output.say(f"{image.tag}  # {how}")
+    for where in pushed.values():
+        output.say(f"{where}  # in the registry")
 
 
-def agree(client: DockerClient, images: Sequence[ImagePlan], *, yes: bool, show: bool) -> BuildCost:
-    """What building `images` costs, once there is room for it and the user agrees to much.
+def agree(client: DockerClient, supply: Supply, *, yes: bool, show: bool) -> BuildCost:
+    """What providing `supply` costs, once there is room for it and the user agrees to much.
 
     Raises HostProblem when the disk is too small, UsageError when nobody can be asked,
     Interrupted when the user says no.
     """
     from zluda_stack.engines.docker.estimate import estimate, require_room
 
-    cost = estimate(client, images)
+    cost = estimate(client, supply)
     if show and cost.minutes:
         _print_cost(cost)
     require_room(cost)
@@ -104,43 +118,70 @@ def _chosen(plan: Plan, names: tuple[str, ...]) -> tuple[ImagePlan, ...]:
     return tuple(image for name, image in known.items() if not names or name in names)
 
 
-def _build(plan: Plan, images: Sequence[ImagePlan], folder: StackFolder) -> tuple[Path, ...]:
+def _provide(
+    client: DockerClient, plan: Plan, supply: Supply, folder: StackFolder
+) -> dict[str, Path]:
     from zluda_stack.engines.common import alone, make_private
-    from zluda_stack.engines.docker.build import build
     from zluda_stack.engines.docker.mirror import mirror
+    from zluda_stack.engines.docker.supply import provide
     from zluda_stack.render.project import render_project
 
     make_private(folder.root)
     try:
         with output.progress() as progress, alone(folder.root, progress):
             mirror(render_project(plan), folder.context)
-            return build(images, folder.context, folder.root, progress)
+            return provide(client, supply, folder.context, folder.root, progress)
     except KeyboardInterrupt:
         raise Interrupted(
             "interrupted; what was built so far is kept", "`zluda-stack build` goes on from there."
         ) from None
 
 
-def _print_dry_run(
-    client: DockerClient, images: Sequence[ImagePlan], folder: StackFolder, *, as_json: bool
-) -> None:
-    from zluda_stack.engines.docker.build import command
-    from zluda_stack.engines.docker.estimate import estimate
+def _push(
+    client: DockerClient, names: dict[str, str], images: Sequence[ImagePlan], folder: StackFolder
+) -> dict[str, str]:
+    from zluda_stack.engines.docker.registry import push
 
-    cost = estimate(client, images)
-    commands = [command(image, folder.context) for image in images]
+    try:
+        with output.progress() as progress:
+            wanted = [image for image in images if image.name in names]
+            return {
+                image.name: push(client, image, names[image.name], folder.root, progress)
+                for image in wanted
+            }
+    except KeyboardInterrupt:
+        raise Interrupted(
+            "interrupted; the images are here, and not all of them are in the registry",
+            "The same command goes on from there.",
+        ) from None
+
+
+def _print_dry_run(
+    client: DockerClient,
+    supply: Supply,
+    names: dict[str, str],
+    folder: StackFolder,
+    *,
+    as_json: bool,
+) -> None:
+    from zluda_stack.engines.docker.estimate import estimate
+    from zluda_stack.engines.docker.registry import push_commands
+    from zluda_stack.engines.docker.supply import commands
+
+    cost = estimate(client, supply)
+    images = {one.image.name: one.image for one in supply.images}
+    pushes = (line for name in names for line in push_commands(images[name], names[name]))
+    lines = [*commands(supply, folder.context), *pushes]
     if as_json:
-        output.print_json({"cost": cost, "commands": commands})
+        output.print_json({"cost": cost, "commands": lines})
         return
     _print_cost(cost)
-    for line in commands:
+    for line in lines:
         output.say(shlex.join(line))
 
 
 def _print_cost(cost: BuildCost) -> None:
     """Every stage once, with the images that need it, and what the whole takes."""
-    from zluda_stack.engines.docker.estimate import duration
-
     needed_by: dict[StageCost, list[ImageCost]] = {}
     for image in cost.images:
         for stage in image.stages:
@@ -149,7 +190,7 @@ def _print_cost(cost: BuildCost) -> None:
         (
             f"{stage.part}: {stage.stage}",
             ", ".join(image.image for image in images),
-            "built before" if all(image.present for image in images) else duration(stage.minutes),
+            _time(stage, images),
             f"{stage.disk_gb:.1f} GB",
             f"{stage.memory_gb:.1f} GB",
             stage.source,
@@ -161,3 +202,12 @@ def _print_cost(cost: BuildCost) -> None:
     free = "" if cost.free_gb is None else f"; {cost.storage} has {cost.free_gb:.0f} GB free"
     whole = f"A first build takes {cost.summary}{free}."
     output.say(whole if cost.minutes else "Every image was built before; only what changed is.")
+
+
+def _time(stage: StageCost, images: Sequence[ImageCost]) -> str:
+    """How long the stage takes that `images` need."""
+    from zluda_stack.engines.docker.estimate import duration
+
+    if all(image.present or image.pulled for image in images):
+        return "in the registry" if any(image.pulled for image in images) else "built before"
+    return duration(stage.minutes)

@@ -259,9 +259,10 @@ def _agree_to_build(plan: Plan, *, yes: bool, show: bool) -> None:
     from zluda_stack.cli.build import agree
     from zluda_stack.engines.docker import containers
     from zluda_stack.engines.docker.change import served_images
+    from zluda_stack.engines.docker.supply import survey
 
     with containers.connect() as client:
-        agree(client, served_images(plan), yes=yes, show=show)
+        agree(client, survey(client, plan, served_images(plan)), yes=yes, show=show)
 
 
 def _self_test(plan: Plan, *, show: bool) -> tuple[Check, ...]:

@@ -64,14 +64,14 @@ def _images_missing(plan: Plan, facts: HostFacts) -> tuple[str, ...] | None:
         return None
     from zluda_stack.engines.docker import containers
     from zluda_stack.engines.docker.change import served_images
-    from zluda_stack.engines.docker.estimate import estimate
+    from zluda_stack.engines.docker.supply import here
 
     try:
         with containers.connect() as client:
-            images = estimate(client, served_images(plan)).images
+            images = here(client, served_images(plan)).images
     except StackError:
         return None
-    return tuple(image.tag for image in images if not image.present)
+    return tuple(one.image.tag for one in images if not one.known)
 
 
 def _model_ready(model: ModelPlan) -> bool | None:

@@ -86,7 +86,12 @@ def _in_containers(plan: Plan, entry: Passthrough, settings: Settings, catalog: 
         services = containers.gpu_services(catalog, images, plan.model, plan.gpus, entry)
         volumes = containers.gpu_volumes(plan.gpus)
     return structs.replace(
-        plan, images=images, services=services, volumes=volumes, host_environment=host
+        plan,
+        images=images,
+        services=services,
+        volumes=volumes,
+        host_environment=host,
+        registry=settings.registry,
     )
 
 

@@ -160,7 +160,8 @@ class Plan(Struct, frozen=True, kw_only=True):
     server; none means the CPU.
     `unmet` is what this machine lacks to carry the plan out; a plan with unmet needs can be
     rendered, and built elsewhere, but not run here. `services`, `images` and
-    `host_environment` are for containers; the embedded engine needs none of them.
+    `host_environment` are for containers; the embedded engine needs none of them. `registry` is
+    asked for images before they are built.
     """
 
     schema: int = 1
@@ -180,6 +181,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     decisions: tuple[Decision, ...] = ()
     warnings: tuple[Notice, ...] = ()
     unmet: tuple[Notice, ...] = ()
+    registry: str | None = None
 
     @property
     def gpu(self) -> GpuDevice | None:

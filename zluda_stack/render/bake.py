@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable
 
 from zluda_stack.plan.types import ImagePlan, Plan
-from zluda_stack.render.images import read_image
+from zluda_stack.render.labels import labels
 
 _CACHE_FROM, _CACHE_TO = "CACHE_FROM", "CACHE_TO"
 
@@ -45,7 +45,6 @@ def _by_target(plans: Iterable[Plan]) -> dict[str, ImagePlan]:
 
 
 def _target(name: str, image: ImagePlan) -> dict[str, object]:
-    base = image.runtime
     entries: dict[str, object] = {
         "context": ".",
         "dockerfile": f"images/{image.name}/Dockerfile",
@@ -53,11 +52,7 @@ def _target(name: str, image: ImagePlan) -> dict[str, object]:
         "tags": [image.tag],
         "args": dict(sorted(image.arguments.items())),
         "contexts": dict(sorted(image.contexts.items())),
-        "labels": {
-            "org.opencontainers.image.title": read_image(image.name).title,
-            "org.opencontainers.image.base.name": f"{base.name}:{base.tag}",
-            "org.opencontainers.image.base.digest": base.digest,
-        },
+        "labels": labels(image),
         "cache-from": _cache(_CACHE_FROM, f"type=local,src=${{{_CACHE_FROM}}}/{name}"),
         "cache-to": _cache(_CACHE_TO, f"type=local,dest=${{{_CACHE_TO}}}/{name},mode=max"),
     }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+from pathlib import Path
 from typing import Annotated
 
 import msgspec
@@ -75,9 +77,16 @@ class ImageDescription(Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 
 def read_image(name: str) -> ImageDescription:
     """The description of the image `name`. Raises StackError when it is missing or malformed."""
-    path = paths.images() / name / "image.yml"
+    return _read(paths.images() / name / "image.yml")
+
+
+@cache
+def _read(path: Path) -> ImageDescription:
+    """The description at `path`, read once: a plan for every target asks for each many times."""
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
-        return msgspec.convert(yaml.safe_load(path.read_bytes()), type=ImageDescription)
+        document = yaml.load(path.read_bytes(), Loader=loader)  # noqa: S506 -- both are safe
+        return msgspec.convert(document, type=ImageDescription)
     except (OSError, yaml.YAMLError, msgspec.ValidationError) as error:
         raise StackError(f"{path}: {error}", "Install zluda-stack again.") from error
 
@@ -96,3 +105,10 @@ def read_parts(image: ImagePlan) -> tuple[ImageDescription, ...]:
             found[part] = read_image(part)
             waiting += found[part].needs.stages
     return tuple(found.values())
+
+
+def copied_names(image: ImagePlan) -> set[str]:
+    """The files and folders of the project that the Dockerfile of `image` copies."""
+    parts = read_parts(image)
+    own = {f"images/{part.name}/{file}" for part in parts for file in part.files}
+    return own | {source for part in parts for source in part.needs.sources}

@@ -15,7 +15,7 @@ from zluda_stack.plan.types import ImagePlan, Plan
 from zluda_stack.render.compose import compose_path, render_compose
 from zluda_stack.render.dockerfiles import render_dockerfile
 from zluda_stack.render.environment import render_env
-from zluda_stack.render.images import read_parts
+from zluda_stack.render.images import copied_names
 from zluda_stack.render.sources import read_source
 
 _RECORD = ".zluda-stack-rendered.json"
@@ -48,9 +48,7 @@ def _copied(plan: Plan) -> dict[str, str]:
     """What the Dockerfiles copy or must not see, and what finds the host's values."""
     names = {".dockerignore", "compose/host-env.sh"}
     for image in plan.images:
-        for part in read_parts(image):
-            names |= {f"images/{part.name}/{file}" for file in part.files}
-            names |= set(part.needs.sources)
+        names |= copied_names(image)
     copied: dict[str, str] = {}
     for name in sorted(names):
         copied |= read_source(name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import traceback
+from functools import cache
 from pathlib import Path
 
 import jinja2
@@ -18,7 +19,7 @@ def render_template(name: str, **values: object) -> str:
     given or that nobody has verified (null in the catalogue).
     """
     try:
-        return _environment().get_template(name).render(**values)
+        return _environment(paths.images()).get_template(name).render(**values)
     except (jinja2.UndefinedError, _UnverifiedError) as error:
         raise StackError(
             f"missing value in images/{_place(error) or name}: {error}",
@@ -40,9 +41,11 @@ def _refuse_null(value: object) -> object:
     return value
 
 
-def _environment() -> jinja2.Environment:
+@cache
+def _environment(folder: Path) -> jinja2.Environment:
+    """Reads templates from `folder`; each is compiled once."""
     return jinja2.Environment(
-        loader=jinja2.FileSystemLoader(paths.images()),
+        loader=jinja2.FileSystemLoader(folder),
         undefined=jinja2.StrictUndefined,
         finalize=_refuse_null,
         autoescape=False,  # noqa: S701 -- the text is a Dockerfile or a script, not HTML

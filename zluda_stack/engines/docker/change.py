@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from zluda_stack.engines import ports
 from zluda_stack.engines.common import undisturbed
-from zluda_stack.engines.docker import build, compose, stack, waiting
+from zluda_stack.engines.docker import compose, stack, supply, waiting
 from zluda_stack.engines.docker.containers import Container
 from zluda_stack.engines.docker.mirror import holds, mirror, replace
 from zluda_stack.engines.docker.secrets import with_secret_files, write_secrets
@@ -47,7 +47,8 @@ class Change:
         if not _listens_there(present, current, plan):
             ports.require_free(plan.endpoint)
         mirror(self._files, folder.context)
-        build.build(served_images(plan), folder.context, folder.root, self._progress)
+        needed = supply.survey(client, plan, served_images(plan))
+        supply.provide(client, needed, folder.context, folder.root, self._progress)
         with self._undone_on_interrupt():
             if new_secrets and present:
                 # A running container keeps the file that it was started with.

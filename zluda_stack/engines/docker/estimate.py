@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from zluda_stack.engines.docker.build import FREE_SPACE_HINT
 from zluda_stack.engines.docker.containers import unreachable
+from zluda_stack.engines.docker.supply import Supply
 from zluda_stack.errors import HostProblem
 from zluda_stack.plan.types import ImagePlan
 from zluda_stack.render.images import read_parts
@@ -36,11 +37,15 @@ class StageCost(Struct, frozen=True, kw_only=True):
 
 
 class ImageCost(Struct, frozen=True, kw_only=True):
-    """One image: `present` when the engine has it, so that only what changed is built."""
+    """One image: `present` when the engine has it, so that only what changed is built.
+
+    `pulled` when a registry has it, so that nothing is built.
+    """
 
     image: str
     tag: str
     present: bool
+    pulled: bool
     stages: tuple[StageCost, ...]
 
 
@@ -71,18 +76,20 @@ class BuildCost(Struct, frozen=True, kw_only=True):
         )
 
 
-def estimate(client: DockerClient, images: Iterable[ImagePlan]) -> BuildCost:
-    """What building `images` takes with this engine. Raises HostProblem when it is away."""
+def estimate(client: DockerClient, supply: Supply) -> BuildCost:
+    """What providing `supply` takes with this engine. Raises HostProblem when it is away."""
     costs = tuple(
         ImageCost(
-            image=image.name,
-            tag=image.tag,
-            present=_has(client, image.tag),
-            stages=tuple(_stages(image)),
+            image=one.image.name,
+            tag=one.image.tag,
+            present=one.known,
+            pulled=one.remote is not None,
+            stages=tuple(_stages(one.image, without=supply.stages_of(one.image))),
         )
-        for image in images
+        for one in supply.images
     )
-    missing = {stage for cost in costs if not cost.present for stage in cost.stages}
+    built = (cost for cost in costs if not cost.present and not cost.pulled)
+    missing = {stage for cost in built for stage in cost.stages}
     storage = _storage(client)
     return BuildCost(
         images=costs,
@@ -111,9 +118,10 @@ def duration(minutes: float) -> str:
     return f"{minutes / _MINUTES_IN_HOUR:.1f} h"
 
 
-def _stages(image: ImagePlan) -> Iterable[StageCost]:
+def _stages(image: ImagePlan, *, without: Container[str]) -> Iterable[StageCost]:
+    """The stages of all parts of `image` but those named in `without`."""
     for part in read_parts(image):
-        for stage in part.estimates:
+        for stage in part.estimates if part.name not in without else ():
             yield StageCost(
                 part=part.name,
                 stage=stage.stage,
@@ -122,19 +130,6 @@ def _stages(image: ImagePlan) -> Iterable[StageCost]:
                 memory_gb=stage.memory_gb,
                 source=stage.source,
             )
-
-
-def _has(client: DockerClient, tag: str) -> bool:
-    from docker.errors import DockerException, ImageNotFound
-    from requests import RequestException
-
-    try:
-        client.images.get(tag)
-    except ImageNotFound:
-        return False
-    except (DockerException, RequestException) as error:
-        raise unreachable(error) from error
-    return True
 
 
 def _storage(client: DockerClient) -> str:

@@ -33,13 +33,14 @@ class Step:
 
 
 class BuildOutput:
-    """Follows one build, line by line.
+    """Follows the build of one image, line by line.
 
     `running` is the step that spoke last of those that have not ended; `failed` the one that
     ended the build, with `error` in BuildKit's words.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, image: str) -> None:
+        self._image = image
         self.failed: Step | None = None
         self.error = ""
         self._open: dict[str, Step] = {}
@@ -50,6 +51,14 @@ class BuildOutput:
         """The step to tell about; None between steps and for BuildKit's own housekeeping."""
         steps = [step for step in self._open.values() if not step.name.startswith("[internal]")]
         return steps[-1] if steps else None
+
+    @property
+    def now(self) -> tuple[str, str] | None:
+        """The image with the running step, and that step's last line."""
+        step = self.running
+        if step is None:
+            return None
+        return f"{self._image} {step.title}", step.output[-1] if step.output else ""
 
     def feed(self, line: str) -> None:
         """Take the next line of the output."""
