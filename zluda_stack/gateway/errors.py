@@ -7,7 +7,10 @@ Python clients raise their typed exceptions from them.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from enum import Enum
+
+INCOMPLETE = "the model server stopped in the middle of this answer"
 
 
 class Dialect(Enum):
@@ -17,20 +20,31 @@ class Dialect(Enum):
     ANTHROPIC = "anthropic"
 
     @classmethod
-    def of(cls, path: str) -> Dialect:
-        """The dialect of a request path: Anthropic's for /v1/messages and all below it."""
+    def of(cls, path: str, headers: Iterable[tuple[bytes, bytes]]) -> Dialect:
+        """The dialect of a request: Anthropic's for /v1/messages and all below it, and for any
+        other path when the header is there that only Anthropic's clients send."""
         anthropic = path == "/v1/messages" or path.startswith("/v1/messages/")
-        return cls.ANTHROPIC if anthropic else cls.OPENAI
+        declared = any(name == b"anthropic-version" for name, _ in headers)
+        return cls.ANTHROPIC if anthropic or declared else cls.OPENAI
 
 
 class Fault(Exception):
     """An answer that the endpoint itself gives instead of the model server's.
 
-    `retry_after` is in how many seconds the same request may succeed, None when nobody knows.
+    `retry_after` is in how many seconds the same request may succeed, None when nobody knows;
+    `code` what OpenAI's clients know this error by, when the status does not say it.
     """
 
-    def __init__(self, status: int, message: str, *, retry_after: int | None = None) -> None:
+    def __init__(
+        self,
+        status: int,
+        message: str,
+        *,
+        retry_after: int | None = None,
+        code: str | None = None,
+    ) -> None:
         super().__init__(message)
+        self.code = code
         self.status = status
         self.message = message
         self.retry_after = retry_after
@@ -66,9 +80,8 @@ def body(dialect: Dialect, fault: Fault, request_id: str) -> bytes:
             }
         )
     kind, code = _OPENAI_TYPES.get(fault.status, ("server_error", None))
-    return _json(
-        {"error": {"message": fault.message, "type": kind, "param": None, "code": code}},
-    )
+    told = {"message": fault.message, "type": kind, "param": None, "code": fault.code or code}
+    return _json({"error": told})
 
 
 def event(dialect: Dialect, fault: Fault, request_id: str) -> bytes:

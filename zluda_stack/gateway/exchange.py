@@ -40,6 +40,7 @@ class Exchange:
         self._status: int | None = None
         self._bytes_sent = 0
         self._streaming = False
+        self.last_sent = self._started  # by time.monotonic()
         raw_path: bytes = scope["raw_path"]
         # Clients whose base URL ends in /v1 add their own.
         raw_path = raw_path[3:] if raw_path.startswith(b"/v1/v1/") else raw_path
@@ -47,8 +48,9 @@ class Exchange:
         self.method: str = scope["method"]
         self.headers: Headers = list(scope["headers"])
         self.path = raw_path.decode("ascii", "replace")
+        self.query = query.decode("ascii", "replace")
         self.target = raw_path + b"?" + query if query else raw_path
-        self.dialect = Dialect.of(self.path)
+        self.dialect = Dialect.of(self.path, self.headers)
         self.request_id = f"req_{secrets.token_hex(12)}"
         self.outcome = "ok"
 
@@ -96,6 +98,11 @@ class Exchange:
         """Send a whole answer."""
         await self._start(status, [*headers, (b"content-length", b"%d" % len(content))])
         await self._body(content, more=False)
+
+    @property
+    def streaming(self) -> bool:
+        """True from the first byte of a stream to its last."""
+        return self._streaming
 
     async def start_stream(self, status: int, headers: Headers) -> None:
         """Begin an answer of unknown length."""
@@ -154,4 +161,5 @@ class Exchange:
 
     async def _body(self, chunk: bytes, *, more: bool) -> None:
         self._bytes_sent += len(chunk)
+        self.last_sent = time.monotonic()
         await self._send({"type": "http.response.body", "body": chunk, "more_body": more})

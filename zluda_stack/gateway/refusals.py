@@ -32,23 +32,34 @@ class _Answer(Struct):
     error: _Error
 
 
-def fault_of(dialect: Dialect, status: int, answer: bytes) -> Fault | None:
-    """The fault to tell instead of an error `answer` of the model server.
-
-    None when the answer can go to a caller of `dialect` as it is: llama.cpp words errors as
-    OpenAI does.
-    """
+def fault_of(dialect: Dialect, status: int, answer: bytes) -> Fault:
+    """The fault to tell a caller of `dialect` for an error `answer` of the model server."""
     error = _read(answer)
+    if error.n_prompt_tokens is not None and error.n_ctx is not None:
+        return too_long(dialect, error.n_prompt_tokens, error.n_ctx)
     if status == HTTPStatus.INTERNAL_SERVER_ERROR and not _SERVERS_OWN.search(error.message):
         return Fault(400, error.message)
-    if dialect is Dialect.OPENAI:
-        return None
-    if error.n_prompt_tokens is not None and error.n_ctx is not None:
-        # In the words by which Claude Code knows that it has to compact.
-        return Fault(
-            400, f"prompt is too long: {error.n_prompt_tokens} tokens > {error.n_ctx} maximum"
-        )
+    if status == HTTPStatus.NOT_IMPLEMENTED:  # clients repeat what is answered with 5xx
+        return Fault(400, error.message)
+    if status == HTTPStatus.NOT_FOUND:
+        return Fault(404, "there is nothing at this path", code="not_found")
     return Fault(status, error.message or f"the model server answered HTTP {status}")
+
+
+def too_long(dialect: Dialect, tokens: int, context: int) -> Fault:
+    """The fault of a prompt of `tokens` for a model of `context` tokens.
+
+    In the words and with the code by which Claude Code, and the clients of OpenAI's API, know
+    that they have to shorten the conversation.
+    """
+    if dialect is Dialect.ANTHROPIC:
+        return Fault(400, f"prompt is too long: {tokens} tokens > {context} maximum")
+    return Fault(
+        400,
+        f"This model's maximum context length is {context} tokens. However, your messages "
+        f"resulted in {tokens} tokens. Please reduce the length of the messages.",
+        code="context_length_exceeded",
+    )
 
 
 def _read(answer: bytes) -> _Error:

@@ -1,0 +1,66 @@
+"""A request of OpenAI's APIs, as far as the endpoint must know it."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import msgspec
+from msgspec import Raw, Struct
+
+from zluda_stack.gateway.errors import Fault
+
+JsonObject = dict[str, Any]
+
+MODEL_FIELD = re.compile(rb'"model":\s*"[^"\\]*"')
+
+
+class _Request(Struct):
+    model: str | None = None
+    stream: bool | None = None
+    tools: list[JsonObject] | None = None
+    tool_choice: str | JsonObject | None = None
+
+
+class OpenAIRequest:
+    """One request. Raises Fault 400 when it is none.
+
+    `model` is the name that the client asked for, "" when it asked for none.
+    """
+
+    def __init__(self, content: bytes) -> None:
+        try:
+            checked = msgspec.json.decode(content, type=_Request)
+            one_tool = isinstance(checked.tool_choice, dict)
+            self.content = _with_one_tool(content, checked) if one_tool else content
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            raise Fault(400, f"the request is not valid: {error}") from error
+        self.model = checked.model or ""
+        self.stream = bool(checked.stream)
+
+
+def renamed(answer: bytes, model: str) -> bytes:
+    """`answer` with `model` as the name of its model; unchanged when that is ""."""
+    if not model:
+        return answer
+    told = b'"model":' + msgspec.json.encode(model)
+    return MODEL_FIELD.sub(lambda _: told, answer, count=1)
+
+
+def _with_one_tool(content: bytes, checked: _Request) -> bytes:
+    """`content` with the one tool that `tool_choice` names, and told to call it.
+
+    llama.cpp's server takes a choice that is an object for "auto" without a word.
+    """
+    choice = checked.tool_choice
+    function = choice.get("function") if isinstance(choice, dict) else None
+    name = function.get("name") if isinstance(function, dict) else None
+    chosen = [
+        tool
+        for tool in checked.tools or ()
+        if isinstance(tool.get("function"), dict) and tool["function"].get("name") == name
+    ]
+    if not chosen:
+        return content
+    body = msgspec.json.decode(content, type=dict[str, Raw])
+    return msgspec.json.encode({**body, "tools": chosen, "tool_choice": "required"})
