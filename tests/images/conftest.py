@@ -34,10 +34,8 @@ class InferenceBuild(Struct, frozen=True):
     project: Path
     standin: str
 
-    def __call__(
-        self, parts: Parts, *, target: str = "inference", tag: str = TAG, gfx: str = "gfx1100"
-    ) -> str:
-        """Build the stage `target` for the gfx target `gfx`; AssertionError with the log."""
+    def __call__(self, parts: Parts, *, target: str = "inference", tag: str = TAG) -> str:
+        """Build the stage `target` for gfx1100; AssertionError with the log."""
         contexts = standin_contexts(self.standin, VARIANT) | {
             "zluda-path": str(parts.zluda),
             "llama-cuda": str(parts.server),
@@ -48,7 +46,7 @@ class InferenceBuild(Struct, frozen=True):
             target=target,
             tag=tag,
             contexts=contexts,
-            arguments={"GFX_TARGET": gfx},
+            arguments={"GFX_TARGET": "gfx1100"},
             context=self.project,
         )
 

@@ -1,7 +1,8 @@
-"""Gates `kernels` and `prune`, on the file names and indices of real packages."""
+"""Gate `kernels`, and what the image keeps, on the file names and indices of real packages."""
 
 from __future__ import annotations
 
+import subprocess
 from collections import Counter
 from pathlib import Path
 
@@ -9,7 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from zluda_stack.errors import StackError, UsageError
+from zluda_stack import paths
+from zluda_stack.errors import StackError
 from zluda_stack.gates import kernels
 
 REAL = Path(__file__).parent / "kernels"
@@ -136,40 +138,30 @@ def test_a_damaged_index_is_refused_in_our_words(tmp_path: Path, place: int, jun
         assert "TensileLibrary_lazy_gfx1100.dat is damaged" in error.message
 
 
-def test_pruning_leaves_one_target_and_what_serves_all(rocblas: Path, hipblaslt: Path) -> None:
-    before = by_target(rocblas) + by_target(hipblaslt)
-    verdict = kernels.prune([rocblas, hipblaslt], targets=["gfx1100"])
-    after = by_target(rocblas) + by_target(hipblaslt)
-    assert after == Counter(any=before["any"], gfx1100=before["gfx1100"])
-    assert verdict.facts["removed_files"] == before["gfx1030"] + before["gfx90a"]
-    assert (
-        kernels.check(target="gfx1100", fallback=None, rocblas=rocblas, hipblaslt=hipblaslt).reason
-        is None
+def keep(folder: Path, target: str) -> subprocess.CompletedProcess[str]:
+    """Run the script that the image is built with on the library folder."""
+    script = paths.images() / "inference/keep-kernels"
+    return subprocess.run(
+        [str(script), str(folder), target], capture_output=True, text=True, check=False
     )
 
 
-def test_pruning_keeps_the_fallback_for_the_gate_to_take(rocblas: Path) -> None:
-    kernels.prune([rocblas], targets=["gfx1031", "gfx1030"])
+def test_what_the_image_keeps_of_one_target_passes_the_gate(
+    tmp_path: Path, rocblas: Path, hipblaslt: Path
+) -> None:
+    before = by_target(rocblas) + by_target(hipblaslt)
+    told = keep(tmp_path, "gfx1100")
+    assert told.returncode == 0, told.stderr
+    after = by_target(rocblas) + by_target(hipblaslt)
+    assert after == Counter(any=before["any"], gfx1100=before["gfx1100"])
+    assert f"removed {before['gfx1030'] + before['gfx90a']} for other targets" in told.stdout
+    verdict = kernels.check(target="gfx1100", fallback=None, rocblas=rocblas, hipblaslt=hipblaslt)
+    assert verdict.reason is None
+
+
+def test_what_the_image_keeps_of_a_fallback_is_taken_by_the_gate(
+    tmp_path: Path, rocblas: Path
+) -> None:
+    assert keep(tmp_path, "gfx1030").returncode == 0
     assert set(by_target(rocblas)) == {"gfx1030", "any"}
     assert kernels.check(target="gfx1031", fallback="gfx1030", rocblas=rocblas).reason is None
-
-
-def test_pruning_keeps_generic_kernels_and_removes_folders_files(tmp_path: Path) -> None:
-    for name in ("gfx11-generic/k.co", "gfx1101/k.co", "gfx1101/plain.dat", "gfx1100.co"):
-        path = tmp_path / "library" / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(b"12345")
-    verdict = kernels.prune([tmp_path], targets=["gfx1100"])
-    left = sorted(str(p.relative_to(tmp_path / "library")) for p in tmp_path.rglob("*.*"))
-    assert left == ["gfx11-generic/k.co", "gfx1100.co"]
-    assert verdict.facts["removed_bytes"] == 10
-
-
-def test_pruning_the_wrong_folder_removes_nothing(rocblas: Path, tmp_path: Path) -> None:
-    wrong = tmp_path / "share"
-    wrong.mkdir()
-    (wrong / "readme.txt").write_text("hello")
-    before = by_target(rocblas)
-    with pytest.raises(UsageError, match="holds no kernels of any gfx target"):
-        kernels.prune([rocblas, wrong], targets=["gfx1100"])
-    assert by_target(rocblas) == before

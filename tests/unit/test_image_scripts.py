@@ -150,6 +150,10 @@ def libraries(tmp_path: Path) -> Path:
         "rocblas/library/TensileManifest.txt",
         "hipblaslt/library/extop_gfx1100.co",
         "hipblaslt/library/extop_gfx942.co",
+        "hipblaslt/library/gfx1100/TensileLibrary_HH.co",
+        "hipblaslt/library/gfx942/TensileLibrary_HH.co",
+        "rocblas/library/Kernels.so-000-gfx11-generic.hsaco",
+        "rocblas/library/Kernels.so-000-gfx9-4-generic.hsaco",
         "unrelated/notes-gfx906.txt",
     )
     for name in names:
@@ -167,7 +171,10 @@ def test_only_kernels_of_the_target_and_files_of_no_target_are_kept(libraries: P
         "rocblas/library/TensileLibrary_Type_SS_Contraction_gfx1100.co",
         "rocblas/library/Kernels.so-000-gfx1100.hsaco",
         "rocblas/library/TensileManifest.txt",
+        "rocblas/library/Kernels.so-000-gfx11-generic.hsaco",
+        "rocblas/library/Kernels.so-000-gfx9-4-generic.hsaco",
         "hipblaslt/library/extop_gfx1100.co",
+        "hipblaslt/library/gfx1100/TensileLibrary_HH.co",
         "unrelated/notes-gfx906.txt",
     }
     assert "kept 3 files of rocBLAS" in told.stdout

@@ -73,14 +73,12 @@ def _parser() -> argparse.ArgumentParser:
     one.add_argument("--coverage", type=Path, metavar="FILE", help="default: the catalogue's")
 
     one = gate("kernels", _kernels, "rocBLAS has kernels for the gfx target or its fallback.")
-    _add_targets(one)
+    one.add_argument("--target", required=True, type=_gfx_target)
+    one.add_argument("--fallback", type=_gfx_target, metavar="TARGET",
+                     help="the target whose kernels the catalogue names instead")  # fmt: skip
     one.add_argument("--rocblas", required=True, type=Path, metavar="FOLDER")
     one.add_argument("--hipblaslt", type=Path, metavar="FOLDER", help="is reported on")
     one.add_argument("--hipblaslt-needed", action="store_true", help="is needed too")
-
-    one = gate("prune", _prune, "Remove the kernels of every other gfx target.")
-    one.add_argument("paths", nargs="+", type=Path, metavar="FOLDER")
-    _add_targets(one)
 
     one = gate("size", _size, "The files under the folders stay within the budget.")
     one.add_argument("paths", nargs="+", type=Path, metavar="FOLDER")
@@ -126,11 +124,6 @@ def _kernels(options: argparse.Namespace) -> Verdict:
     )
 
 
-def _prune(options: argparse.Namespace) -> Verdict:
-    kept = [target for target in (options.target, options.fallback) if target]
-    return kernels.prune(options.paths, targets=kept)
-
-
 def _size(options: argparse.Namespace) -> Verdict:
     return size.check(options.paths, budget=size.parse(options.budget))
 
@@ -146,12 +139,6 @@ def _add_repeated(
         option, action="append", default=[], type=kind, metavar=metavar,
         help=f"{what}; may be repeated",
     )  # fmt: skip
-
-
-def _add_targets(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--target", required=True, type=_gfx_target)
-    parser.add_argument("--fallback", type=_gfx_target, metavar="TARGET",
-                        help="the target whose kernels the catalogue names instead")  # fmt: skip
 
 
 def _gfx_target(text: str) -> str:

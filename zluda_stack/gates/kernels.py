@@ -1,4 +1,4 @@
-"""Gate `kernels` and its tool `prune`: the compiled kernels of rocBLAS and hipBLASLt.
+"""Gate `kernels`: the compiled kernels of rocBLAS and hipBLASLt.
 
 Both libraries keep one index per gfx target, TensileLibrary_lazy_TARGET.dat (MessagePack), in
 their folder `library` or in a folder of the target's name there. The index names the libraries
@@ -12,7 +12,7 @@ Debian's librocblas4 6.4.4-4 and libhipblaslt1 7.1.1+dfsg-4).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -109,39 +109,6 @@ def check(
     )
 
 
-def prune(folders: Sequence[Path], *, targets: Sequence[str]) -> Verdict:
-    """Remove the files of every gfx target but `targets` under `folders`, for good.
-
-    Files that name no target, and generic ones (gfx11-generic), stay. Raises UsageError, and
-    removes nothing, when a folder holds no kernels at all: it is the wrong one.
-    """
-    removed: dict[Path, int] = {}
-    kept = 0
-    for folder in folders:
-        by_target = {path: named for path in _files(folder) if (named := _target(folder, path))}
-        if not by_target:
-            raise UsageError(
-                f"{folder} holds no kernels of any gfx target",
-                "Name the folder `rocblas` or `hipblaslt` of the image.",
-            )
-        for path, named in by_target.items():
-            if named in targets:
-                kept += 1
-            else:
-                removed[path] = path.lstat().st_size
-    for path in removed:
-        _remove(path)
-    size = sum(removed.values())
-    return Verdict(
-        gate="prune",
-        checked=kept + len(removed),
-        summary=f"removed {counted(len(removed), 'file')} of other targets "
-        f"({size / 1e6:.0f} MB), kept {kept} of {', '.join(targets)}",
-        reason=None,
-        facts={"removed_files": len(removed), "removed_bytes": size, "kept_files": kept},
-    )
-
-
 def _first(folder: Path, name: str) -> Path | None:
     return min(folder.rglob(name), default=None)
 
@@ -177,22 +144,3 @@ def _missing(folder: Path, name: str, target: str) -> Iterator[str]:
     code = f"{name}_{target}" if name.endswith(_FALLBACK) else name
     if not any((folder / f"{code}{suffix}").is_file() for suffix in _CODE):
         yield f"{code}.hsaco" if code != name else f"{code}.co"
-
-
-def _files(folder: Path) -> Iterator[Path]:
-    return (path for path in folder.rglob("*") if path.is_symlink() or path.is_file())
-
-
-def _target(folder: Path, path: Path) -> str | None:
-    """The gfx target that the file or a folder on the way to it is named after."""
-    named = _TARGET.findall(str(path.relative_to(folder)))
-    return named[-1] if named else None
-
-
-def _remove(path: Path) -> None:
-    try:
-        path.unlink()
-    except OSError as error:
-        raise HostProblem(
-            f"cannot remove {path}: {error.strerror}", "Prune as the user who owns the files."
-        ) from error
