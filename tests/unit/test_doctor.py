@@ -20,7 +20,7 @@ from zluda_stack.doctor.report import details, layer_lines
 from zluda_stack.doctor.subject import Subject
 from zluda_stack.doctor.types import Check, Finding, Fix, Layer, Status, Verdict, fail, ok, warn
 from zluda_stack.errors import ExitCode
-from zluda_stack.host.facts import HostFacts, LocalModelFacts, RunningStack, StackFacts
+from zluda_stack.host.facts import DockerFacts, HostFacts, LocalModelFacts, RunningStack, StackFacts
 from zluda_stack.plan.building import TERMS
 from zluda_stack.plan.types import Notice
 
@@ -174,6 +174,22 @@ def test_a_fix_speaks_the_language_of_the_distribution(distribution: str | None,
     told = finding(examined(facts), "engine.compose-missing")
     assert told.fix is not None
     assert word in told.fix.command
+
+
+def test_a_docker_that_does_not_answer_is_not_called_missing() -> None:
+    silent = DockerFacts(problem="docker did not answer within 10 s")
+    found = examined(structs.replace(host("radeon-without-docker"), docker=silent))
+    assert ids(found, Status.FAIL) == ["engine.not-answering"]
+
+
+def test_podmans_own_compose_counts_where_it_is_the_docker_command() -> None:
+    facts = host("podman-as-docker")
+    docker = structs.replace(facts.docker, compose_version=None)
+    found = examined(structs.replace(facts, docker=docker))
+    assert ids(found, Status.FAIL) == []
+    assert finding(found, "engine.compose-missing").evidence == "Compose 2.39.1"
+    lacking = examined(structs.replace(facts, docker=docker, podman=None))
+    assert ids(lacking, Status.FAIL) == ["engine.compose-missing"]
 
 
 def test_a_group_that_the_session_lacks_needs_no_usermod() -> None:

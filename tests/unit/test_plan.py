@@ -7,7 +7,7 @@ from msgspec import structs
 
 from tests.unit.planning import codes, host, plan_for, refusal
 from zluda_stack.errors import HostProblem, PlanRefused
-from zluda_stack.host.facts import LocalModelFacts, PodmanFacts, RunningStack
+from zluda_stack.host.facts import DockerFacts, LocalModelFacts, PodmanFacts, RunningStack
 from zluda_stack.plan.resolve import require_runnable
 from zluda_stack.plan.types import from_json, to_json
 
@@ -239,6 +239,21 @@ def test_a_docker_without_its_plugins_is_told_before_anything_is_built(
     lacking = structs.replace(facts.docker, **{lost: None})
     with pytest.raises(HostProblem, match=expected):
         require_runnable(plan_for(structs.replace(facts, docker=lacking)))
+
+
+@pytest.mark.parametrize("problem", ["docker did not answer within 10 s", "podman did not answer"])
+def test_a_docker_that_does_not_answer_is_there_and_told_in_its_own_words(problem: str) -> None:
+    silent = structs.replace(host("radeon-without-docker"), docker=DockerFacts(problem=problem))
+    with pytest.raises(HostProblem, match=problem) as stopped:
+        require_runnable(plan_for(silent))
+    assert "installed" not in stopped.value.message
+    assert "Start the engine" in stopped.value.hint
+
+
+def test_a_docker_that_only_does_not_tell_its_version_is_good_enough() -> None:
+    facts = host(RADEON)
+    nameless = structs.replace(facts.docker, client_version=None)
+    assert codes(plan_for(structs.replace(facts, docker=nameless))) == []
 
 
 def test_podman_as_docker_brings_compose_and_builds_by_itself() -> None:

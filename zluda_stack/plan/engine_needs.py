@@ -7,6 +7,9 @@ from zluda_stack.plan.building import DOCKER
 from zluda_stack.plan.gpu_reach import CPU_WAY
 from zluda_stack.plan.types import EngineName, Notice
 
+# What the probe says where no docker command is on PATH (zluda_stack/host/docker.py).
+_NOT_INSTALLED = "the docker command is not installed"
+
 
 def engine_needs(facts: HostFacts, engine: EngineName) -> tuple[Notice, ...]:
     """The first thing that `engine` lacks here; nothing when it can start."""
@@ -19,7 +22,7 @@ def engine_needs(facts: HostFacts, engine: EngineName) -> tuple[Notice, ...]:
 def _docker_lacks(facts: HostFacts) -> tuple[str, str] | None:
     """(message, hint) for what keeps Docker from building and starting containers."""
     docker = facts.docker
-    if docker.client_version is None:
+    if docker_is_missing(facts):
         return (
             "containers need Docker, and the docker command is not installed",
             f"Install Docker Engine with the compose and buildx plugins. {CPU_WAY}",
@@ -29,7 +32,7 @@ def _docker_lacks(facts: HostFacts) -> tuple[str, str] | None:
             f"containers need Docker, and its engine does not answer: {docker.problem}",
             f"Start the engine, or give your user access to it. {CPU_WAY}",
         )
-    if _compose_version(facts) is None:
+    if compose_version(facts) is None:
         return (
             "containers need Docker Compose v2, and `docker compose` does not answer",
             f"Install the docker-compose-plugin package. {CPU_WAY}",
@@ -42,8 +45,16 @@ def _docker_lacks(facts: HostFacts) -> tuple[str, str] | None:
     return None
 
 
-def _compose_version(facts: HostFacts) -> str | None:
-    """Where the docker command is Podman's, its Compose is that of `podman compose`."""
+def docker_is_missing(facts: HostFacts) -> bool:
+    """True without a docker command; one that only does not answer is there."""
+    docker = facts.docker
+    if docker.client_version is not None or docker.engine_version is not None:
+        return False
+    return docker.problem in (None, _NOT_INSTALLED)
+
+
+def compose_version(facts: HostFacts) -> str | None:
+    """The version of Compose; that of `podman compose` where the docker command is Podman's."""
     podman = facts.podman
     if facts.docker.emulated_by == "podman" and podman is not None:
         return facts.docker.compose_version or podman.compose_version

@@ -5,8 +5,8 @@ from __future__ import annotations
 from zluda_stack.doctor.commands import install, use_default_context
 from zluda_stack.doctor.subject import Subject
 from zluda_stack.doctor.types import Check, Fix, Verdict, fail, ok, warn
+from zluda_stack.plan.engine_needs import compose_version, docker_is_missing
 
-_NOT_INSTALLED = "not installed"
 _DENIED = "permission denied"
 
 
@@ -26,7 +26,7 @@ def _embedded(subject: Subject) -> Verdict:
 
 def _podman_only(subject: Subject) -> Verdict:
     podman = subject.facts.podman
-    if not _docker_is_missing(subject) or podman is None or podman.version is None:
+    if not docker_is_missing(subject.facts) or podman is None or podman.version is None:
         return ok()
     return fail(
         f"Podman {podman.version} is here, Docker is not",
@@ -36,20 +36,13 @@ def _podman_only(subject: Subject) -> Verdict:
 
 
 def _docker_missing(subject: Subject) -> Verdict:
-    if not _docker_is_missing(subject):
+    if not docker_is_missing(subject.facts):
         return ok()
     return fail(
         "the docker command is not installed",
         "the plan runs in containers; `zluda-stack up --engine embedded` needs none, on the CPU",
         install(subject, "docker"),
     )
-
-
-def _docker_is_missing(subject: Subject) -> bool:
-    docker = subject.facts.docker
-    if docker.client_version is not None:
-        return False
-    return docker.problem is None or _NOT_INSTALLED in docker.problem
 
 
 def _podman_emulation(subject: Subject) -> Verdict:
@@ -112,7 +105,7 @@ def _too_old(subject: Subject) -> Verdict:
 
 
 def _compose_missing(subject: Subject) -> Verdict:
-    version = subject.facts.docker.compose_version
+    version = compose_version(subject.facts)
     minimum = subject.catalog.host.docker_compose.version
     if version is not None and not _older(version, minimum):
         return ok(f"Compose {version}")
