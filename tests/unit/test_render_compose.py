@@ -15,6 +15,7 @@ from msgspec import structs
 from tests.unit.planning import card, machine, plan_for
 from tests.unit.plans import FETCH, SERVER, image, plan
 from zluda_stack.host.facts import CdiSpec
+from zluda_stack.plan.selftest import selftest_plan
 from zluda_stack.plan.types import Plan
 from zluda_stack.render.compose import render_compose
 from zluda_stack.render.environment import render_env
@@ -152,6 +153,7 @@ HOST = {"MODEL": "m", "HOST_RENDER_NODE": "/dev/dri/renderD128", "HOST_KFD_GID":
 PLANS: dict[str, Callable[[], Plan]] = {
     "by hand": lambda: plan(FETCH, SERVER, images=(image(),), host=HOST),
     "devices": for_cards,
+    "the self-test on each card": lambda: selftest_plan(for_cards()),
     "cdi": lambda: for_cards("cdi"),
     "runtime": lambda: for_cards("runtime"),
     "podman": lambda: for_cards(emulated_by="podman", rootless=True),
