@@ -17,7 +17,7 @@ from zluda_stack.gateway.errors import INCOMPLETE, Dialect, Fault
 from zluda_stack.gateway.events import WholeEvents
 from zluda_stack.gateway.refusals import fault_of
 
-_PING = b'event: ping\ndata: {"type":"ping"}\n\n'
+PING = b'event: ping\ndata: {"type":"ping"}\n\n'
 _START = b"event: message_start\n"
 _DELTA = b"event: message_delta\n"
 _STOP = b"event: message_stop\n"
@@ -29,7 +29,7 @@ JsonObject = dict[str, Any]
 class MessageEvents:
     """Edits one stream. `model` is the name that the client asked for, "" for the server's."""
 
-    ping = _PING
+    ping = PING
 
     def __init__(self, model: str, stop_sequences: tuple[str, ...], request_id: str) -> None:
         self._model = model

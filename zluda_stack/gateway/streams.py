@@ -1,0 +1,170 @@
+"""A streamed answer: begun in time, kept alive while the model is silent, ended in its dialect.
+
+Measured on 2026-11-30: Claude Code gives up after 300 seconds without an event, llama.cpp's
+server sends nothing for a request that waits for a slot and a comment every 30 seconds while it
+reads a prompt.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Protocol
+
+import httpx
+
+from zluda_stack.gateway.errors import Fault
+from zluda_stack.gateway.exchange import Exchange
+from zluda_stack.gateway.headers import Headers, end_to_end
+from zluda_stack.gateway.refusals import fault_of
+from zluda_stack.gateway.upstream import LOADING
+
+_HEADERS: Headers = [(b"content-type", b"text/event-stream"), (b"cache-control", b"no-cache")]
+# The official Python clients try twice again, Claude Code ten times.
+_LOADING_SECONDS = 15
+_LLAMA_KEEP_ALIVE = b":\n\n"
+
+Open = Callable[[], AbstractAsyncContextManager[httpx.Response]]
+
+
+class StreamEditor(Protocol):
+    """Turns the chunks of the model server's stream into those of the client's."""
+
+    ping: bytes  # what says nothing, for clients that count the seconds
+
+    def begin(self, input_tokens: int) -> bytes:
+        """What tells the client that its stream has begun while the server is silent."""
+
+    def feed(self, chunk: bytes) -> bytes:
+        """What to send for `chunk`; always whole events."""
+
+    def rest(self) -> bytes:
+        """What to send at the end. Raises Fault when the stream is not complete."""
+
+
+@dataclass(frozen=True)
+class Patience:
+    """How long things may take, in seconds."""
+
+    before_start: float = 1.0  # what is refused within it is refused with its status
+    between_pings: float = 10.0
+    between_tries: float = 1.0  # while the model is being loaded
+    for_server: float = 60.0  # until a model server that is away is given up
+
+
+class StreamedAnswer:
+    """One stream on its way to the client."""
+
+    def __init__(self, exchange: Exchange, editor: StreamEditor, patience: Patience) -> None:
+        self._exchange = exchange
+        self._editor = editor
+        self._patience = patience
+
+    async def run(self, open_: Open, count: Callable[[], Awaitable[int]]) -> None:
+        """Pass on what `open_` answers. Raises Fault.
+
+        `count` is awaited when the answer is late: it returns the tokens of the prompt, and
+        raises Fault when the request cannot succeed.
+        """
+        async with AsyncExitStack() as stack:
+            opening = asyncio.ensure_future(self._opened(stack, open_))
+            try:
+                await asyncio.wait({opening}, timeout=self._patience.before_start)
+                if not opening.done():
+                    await self._begin(await count())
+                async with self._kept_alive():
+                    await self._pass(*await opening)
+            finally:
+                opening.cancel()
+                await asyncio.gather(opening, return_exceptions=True)
+
+    async def _begin(self, input_tokens: int) -> None:
+        await self._exchange.start_stream(HTTPStatus.OK, _HEADERS)
+        await self._exchange.stream(self._editor.begin(input_tokens))
+
+    async def _opened(
+        self, stack: AsyncExitStack, open_: Open
+    ) -> tuple[httpx.Response, AsyncIterator[bytes], bytes]:
+        give_up = time.monotonic() + self._patience.for_server
+        while True:
+            attempt = AsyncExitStack()
+            try:
+                response = await attempt.enter_async_context(open_())
+            except Fault as fault:
+                away = fault.status == HTTPStatus.SERVICE_UNAVAILABLE
+                if not away or time.monotonic() > give_up:
+                    raise
+            else:
+                await stack.enter_async_context(attempt)
+                if response.status_code != HTTPStatus.SERVICE_UNAVAILABLE:
+                    break
+                await attempt.aclose()  # it loads its model, however long that takes
+                give_up = time.monotonic() + self._patience.for_server
+            await asyncio.sleep(self._patience.between_tries)
+        chunks = response.aiter_raw()
+        return response, chunks, await anext(chunks, b"")
+
+    async def _pass(
+        self, response: httpx.Response, chunks: AsyncIterator[bytes], first: bytes
+    ) -> None:
+        exchange, editor = self._exchange, self._editor
+        if not is_event_stream(response):
+            data = first + b"".join([chunk async for chunk in chunks])
+            raise fault_of(exchange.dialect, response.status_code, data)
+        if not exchange.streaming:
+            headers = end_to_end((name.lower(), value) for name, value in response.headers.raw)
+            await exchange.start_stream(response.status_code, headers)
+        await exchange.stream(editor.feed(first))
+        async for chunk in chunks:
+            if chunk != _LLAMA_KEEP_ALIVE:
+                await exchange.stream(editor.feed(chunk))
+        await exchange.end_stream(editor.rest())
+
+    @asynccontextmanager
+    async def _kept_alive(self) -> AsyncIterator[None]:
+        beating = asyncio.ensure_future(self._ping_when_silent())
+        try:
+            yield
+        finally:
+            beating.cancel()
+            await asyncio.gather(beating, return_exceptions=True)
+
+    async def _ping_when_silent(self) -> None:
+        every = self._patience.between_pings
+        while True:
+            await asyncio.sleep(max(0.0, self._exchange.last_sent + every - time.monotonic()))
+            if time.monotonic() < self._exchange.last_sent + every:
+                continue
+            if self._exchange.streaming:
+                await self._exchange.stream(self._editor.ping)
+            else:
+                await asyncio.sleep(every)
+
+
+async def whole_answer(
+    exchange: Exchange, open_: AbstractAsyncContextManager[httpx.Response]
+) -> tuple[int, Headers, bytes]:
+    """Status, headers and body of an answer that is no stream. Raises Fault.
+
+    It is read whole before its first byte is passed on: it can still become an error. While
+    the model is being loaded it is refused with 429: Claude Code waits as long as Retry-After
+    says, and gives up a 503 after 190 seconds (measured 2026-11-30).
+    """
+    async with open_ as response:
+        if response.status_code == HTTPStatus.SERVICE_UNAVAILABLE:
+            raise Fault(429, LOADING, retry_after=_LOADING_SECONDS)
+        data = b"".join([chunk async for chunk in response.aiter_raw()])
+        if response.is_error:
+            raise fault_of(exchange.dialect, response.status_code, data)
+        headers = end_to_end((name.lower(), value) for name, value in response.headers.raw)
+        return response.status_code, headers, data
+
+
+def is_event_stream(response: httpx.Response) -> bool:
+    """True when `response` is a stream of server-sent events."""
+    content_type: str = response.headers.get("content-type", "")
+    return content_type.startswith("text/event-stream")
