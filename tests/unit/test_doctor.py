@@ -127,6 +127,12 @@ def test_a_client_that_does_not_fit_is_told_as_such_and_once() -> None:
     assert "24576" in finding(found, "client.context-too-small").evidence
 
 
+def test_a_card_that_leads_to_the_cpu_is_not_blamed_for_what_else_is_refused() -> None:
+    for machine in ("radeon-hd-7850", "vega-apu-gfx90c"):
+        found = examined(machine, client="claude")
+        assert ids(found, Status.FAIL) == ["client.context-too-small"]
+
+
 def test_a_gpu_that_is_not_here_is_told() -> None:
     for machine, wish, cause in (
         (LAPTOP, "gfx1100", "hardware.asked-gpu-missing"),

@@ -254,6 +254,25 @@ def test_an_amd_card_without_kfd_is_an_error_and_not_a_cpu_run() -> None:
     assert "/dev/kfd is not" in refusal("amd-card-without-kfd")
 
 
+def test_an_old_card_of_the_driver_radeon_leads_to_the_cpu_and_is_named_in_the_first_line() -> None:
+    plan = plan_for(host("radeon-hd-7850"))
+    assert plan.engine == "embedded"
+    assert "Radeon HD 7850" in plan.headline
+    assert "its kernel driver is radeon" in plan.headline
+    assert "no GPU that can be used" in refusal("radeon-hd-7850", gpu="all")
+
+
+def test_an_old_card_does_not_hide_that_a_newer_one_beside_it_lacks_kfd() -> None:
+    old, newer = host("radeon-hd-7850"), host("amd-card-without-kfd")
+    (node,) = newer.render_nodes
+    both = structs.replace(
+        old,
+        render_nodes=(*old.render_nodes, structs.replace(node, path="/dev/dri/renderD129")),
+        pci_displays=(*old.pci_displays, *newer.pci_displays),
+    )
+    assert "(/dev/dri/renderD129), but /dev/kfd is not" in refusal(both)
+
+
 def test_cards_that_a_container_hides_are_an_error_and_not_a_cpu_run() -> None:
     facts = structs.replace(machine(), hidden_nodes=2)
     assert "cgroup" in refusal(facts)

@@ -9,6 +9,7 @@ from msgspec import Struct
 from zluda_stack.catalog.schema import Catalog
 from zluda_stack.host.facts import DeviceNode, HostFacts, PciDisplay
 from zluda_stack.plan.gpu_card import Card, cards_of
+from zluda_stack.plan.gpu_reach import amdgpu_nodes
 from zluda_stack.plan.types import Notice, Plan
 from zluda_stack.settings import Configured, Settings
 
@@ -81,9 +82,8 @@ class Subject(Struct, frozen=True, kw_only=True):
     @property
     def driver_works(self) -> bool:
         """True when amdgpu drives at least one card."""
-        drivers = {each.address: each.driver for each in self.amd_displays}
-        drawn = (drivers.get(node.pci or "", "amdgpu") for node in self.amd_render_nodes)
-        return bool(self.facts.gpus) or "amdgpu" in (*drivers.values(), *drawn)
+        bound = any(each.driver == "amdgpu" for each in self.amd_displays)
+        return bool(self.facts.gpus) or bound or bool(amdgpu_nodes(self.facts))
 
     @property
     def cards(self) -> tuple[Card, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from zluda_stack.errors import PlanRefused
-from zluda_stack.host.facts import HostFacts, PciDisplay
+from zluda_stack.host.facts import DeviceNode, HostFacts, PciDisplay
 from zluda_stack.plan.gpu_card import Card
 from zluda_stack.plan.types import Notice, SkippedGpu
 
@@ -17,6 +17,7 @@ WSL_WAY = (
     f"that is unproven, and this version does not build it. {CPU_WAY}"
 )
 _AMD_VENDOR = 0x1002
+_DRIVER = "amdgpu"
 _REACH_HINT = (
     "Load the amdgpu kernel driver; inside a container, pass /dev/kfd and the render node "
     f"through. {CPU_WAY}"
@@ -60,11 +61,24 @@ def refuse_hidden(facts: HostFacts) -> None:
             "/dev/kfd is there, but the device cgroup of this container hides every GPU",
             _REACH_HINT,
         )
-    amd = [node.path for node in facts.render_nodes if node.vendor == _AMD_VENDOR]
-    if amd and facts.kfd is None:
+    nodes = [node.path for node in amdgpu_nodes(facts)]
+    if nodes and facts.kfd is None:
         raise PlanRefused(
-            f"an AMD card is there ({', '.join(amd)}), but /dev/kfd is not", _REACH_HINT
+            f"an AMD card is there ({', '.join(nodes)}), but /dev/kfd is not", _REACH_HINT
         )
+
+
+def amdgpu_nodes(facts: HostFacts) -> tuple[DeviceNode, ...]:
+    """The render nodes of AMD's cards, but for those that another driver is known to have made.
+
+    The cards of the older driver radeon have render nodes too, and never a /dev/kfd.
+    """
+    drivers = {display.address: display.driver for display in facts.pci_displays}
+    return tuple(
+        node
+        for node in facts.render_nodes
+        if node.vendor == _AMD_VENDOR and drivers.get(node.pci or "", _DRIVER) == _DRIVER
+    )
 
 
 def why_no_gpu(facts: HostFacts, skipped: Iterable[SkippedGpu]) -> str:
@@ -102,8 +116,8 @@ def _why_outside(facts: HostFacts, display: PciDisplay) -> str:
     if display.driver is None:
         because = " (nomodeset)" if "nomodeset" in facts.kernel_options else ""
         return f"no kernel driver is bound to it{because}"
-    if display.driver != "amdgpu":
-        return f"its kernel driver is {display.driver}, and not amdgpu"
+    if display.driver != _DRIVER:
+        return f"its kernel driver is {display.driver}, and not {_DRIVER}"
     if facts.hidden_nodes:
         return "the device cgroup of this container hides it"
-    return "the amdgpu driver does not offer it for computing"
+    return f"the {_DRIVER} driver does not offer it for computing"

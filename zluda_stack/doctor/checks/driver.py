@@ -30,8 +30,6 @@ def _old_radeon(subject: Subject) -> Verdict:
         return ok()
     evidence = f"{display_label(held[0])} is driven by radeon"
     reason = "radeon drives cards that are older than everything ZLUDA serves"
-    if subject.refusal is not None:
-        return fail(evidence, reason, USE_CPU)
     return warn(evidence, reason, USE_CPU, rest="the card is too old")
 
 
