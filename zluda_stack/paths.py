@@ -29,6 +29,11 @@ def stack(name: str) -> Path:
     return stacks() / name
 
 
+def connected() -> Path:
+    """What settings files of clients held before `connect` wrote to them."""
+    return Path(platformdirs.user_state_dir(_APP)) / "connected"
+
+
 def project() -> Path:
     """The files that images are built from: inside the wheel, or a source checkout's top."""
     package = Path(__file__).parent

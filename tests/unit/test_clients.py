@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import threading
@@ -16,64 +15,21 @@ import msgspec
 import pytest
 import yaml
 
-from tests.unit.command_line import Outcome, run, settle
-from zluda_stack import keys, paths
+from tests.unit.command_line import run, settle
+from tests.unit.connecting import ROOMY, after_eval, connect, started
 from zluda_stack.catalog.load import load
 from zluda_stack.catalog.schema import ClientMode
 from zluda_stack.errors import ExitCode
-from zluda_stack.files import write_atomic
 from zluda_stack.plan.clients import fits
-from zluda_stack.plan.types import EndpointPlan, ModelPlan, Plan, to_json
-from zluda_stack.render import clients
+from zluda_stack.render import clients, editors
 
 CLAUDE = load().clients["claude"]
-ROOMY = 65536
 
 
 @pytest.fixture(autouse=True)
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A home and a current folder of the test's own."""
     return settle(tmp_path, monkeypatch)
-
-
-def started(
-    name: str = "default", *, context: int = ROOMY, port: int = 8080, host: str = "127.0.0.1"
-) -> str:
-    """Leave what `up` leaves of a stack; returns its key."""
-    plan = Plan(
-        name=name,
-        engine="embedded",
-        headline="CPU only.",
-        gpus=(),
-        skipped=(),
-        model=ModelPlan(
-            name="big", catalogued=None, path="/m.gguf", context=context, trained_context=context
-        ),
-        endpoint=EndpointPlan(bind=host, port=port, host=host),
-        client=None,
-        threads=None,
-    )
-    write_atomic(paths.stack(name) / "plan.json", to_json(plan))
-    return keys.ensure_key(name)
-
-
-def connect(*arguments: str) -> Outcome:
-    outcome = run("connect", *arguments)
-    assert outcome.code == ExitCode.OK, outcome.err
-    return outcome
-
-
-def after_eval(exports: str, **before: str) -> dict[str, str]:
-    """The environment of a POSIX shell that had `before` and evaluated `exports`."""
-    script = 'eval "$EXPORTS"; unset EXPORTS; env -0'
-    shown = subprocess.run(
-        ["sh", "-euc", script],
-        env={"PATH": os.environ["PATH"], "EXPORTS": exports, **before},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return dict(pair.split("=", 1) for pair in shown.stdout.split("\0") if pair)
 
 
 class TestEnv:
@@ -104,7 +60,9 @@ class TestEnv:
         nasty = "a b'c\"d$e`f\\g\nh;i"
         assert after_eval(clients.shell({"NASTY": nasty}))["NASTY"] == nasty
 
-    @pytest.mark.parametrize("client", ["env", "claude", "openai", "vscode"])
+    @pytest.mark.parametrize(
+        "client", ["env", "claude", "openai", "vscode", "continue", "cline", "aider"]
+    )
     def test_a_stack_that_was_never_started_is_an_engine_failure(self, client: str) -> None:
         outcome = run("connect", client, "--name", "other")
         assert outcome.code == ExitCode.ENGINE
@@ -119,9 +77,10 @@ class TestClaude:
         assert seen["ANTHROPIC_AUTH_TOKEN"] == key
         assert seen["ANTHROPIC_MODEL"] == "default"
         assert {
-            seen[f"ANTHROPIC_DEFAULT_{size}_MODEL"] for size in ("HAIKU", "SONNET", "OPUS")
+            seen[f"ANTHROPIC_DEFAULT_{size}_MODEL"] for size in ("FABLE", "HAIKU", "SONNET", "OPUS")
         } == {"default"}
         assert seen["CLAUDE_CODE_MAX_CONTEXT_TOKENS"] == str(ROOMY)
+        assert int(seen["API_TIMEOUT_MS"]) > 600_000
         assert seen["CLAUDE_CODE_ATTRIBUTION_HEADER"] == "0"
         assert seen["CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC"] == "1"
         assert "CLAUDE_CODE_SIMPLE" not in seen
@@ -168,86 +127,6 @@ class TestClaude:
         for mode in CLAUDE.modes:
             assert fits(CLAUDE, mode, mode.context_floor) is None
             assert fits(CLAUDE, mode, mode.context_floor - 1) is not None
-
-    def test_write_makes_a_private_settings_file_in_the_project(self, project: Path) -> None:
-        key = started()
-        outcome = connect("claude", "--write")
-        file = project / ".claude" / "settings.local.json"
-        block = json.loads(file.read_text())["env"]
-        assert block["ANTHROPIC_AUTH_TOKEN"] == key
-        assert block["ANTHROPIC_API_KEY"] == ""
-        assert all(isinstance(value, str) for value in block.values())
-        assert file.stat().st_mode & 0o777 == 0o600
-        assert ".claude/settings.local.json" in outcome.out
-        assert key not in outcome.out + outcome.err
-
-    def test_write_keeps_everything_else_in_the_file(self, project: Path) -> None:
-        started()
-        file = project / "mine.json"
-        before = {
-            "permissions": {"allow": ["Bash(ls)"]},
-            "env": {"MINE": "ü", "ANTHROPIC_MODEL": "x"},
-        }
-        file.write_text(json.dumps(before))
-        connect("claude", "--write", "mine.json")
-        after = json.loads(file.read_text())
-        assert after["permissions"] == before["permissions"]
-        assert after["env"]["MINE"] == "ü"
-        assert after["env"]["ANTHROPIC_MODEL"] == "default"
-        again = file.read_bytes()
-        connect("claude", "--write", "mine.json")
-        assert file.read_bytes() == again
-
-    def test_write_replaces_the_file_behind_a_link_and_not_the_link(self, project: Path) -> None:
-        started()
-        real = project / "dotfiles.json"
-        real.write_text("{}")
-        (project / "link.json").symlink_to(real)
-        connect("claude", "--write", "link.json")
-        assert (project / "link.json").is_symlink()
-        assert "env" in json.loads(real.read_text())
-
-    def test_the_short_prompt_is_said_to_be_set_in_the_shell_only(self, project: Path) -> None:
-        started()
-        outcome = connect("claude", "--write", "--simple")
-        block = json.loads((project / ".claude" / "settings.local.json").read_text())["env"]
-        assert "CLAUDE_CODE_SIMPLE" not in block
-        assert "CLAUDE_CODE_SIMPLE=1 claude" in outcome.out
-
-    def test_a_dry_run_shows_the_file_and_writes_nothing(self, project: Path) -> None:
-        started()
-        shown = connect("claude", "--write", "--dry-run").json
-        assert shown["env"]["ANTHROPIC_MODEL"] == "default"
-        assert not (project / ".claude").exists()
-
-    @pytest.mark.parametrize(
-        "content",
-        [
-            b"{",
-            b"[]",
-            b"3",
-            b'{"env": []}',
-            b"\xff",
-            b"// no\n{}",
-            b"[" * 100_000,
-            b'{"a":"\\ud800"}',
-        ],
-    )
-    def test_a_file_that_is_no_settings_file_is_named_and_not_touched(
-        self, project: Path, content: bytes
-    ) -> None:
-        started()
-        file = project / "odd.json"
-        file.write_bytes(content)
-        outcome = run("connect", "claude", "--write", "odd.json")
-        assert outcome.code == ExitCode.USAGE
-        assert "odd.json" in outcome.err
-        assert file.read_bytes() == content
-
-    def test_a_folder_is_refused(self, project: Path) -> None:
-        started()
-        (project / "folder").mkdir()
-        assert run("connect", "claude", "--write", "folder").code == ExitCode.USAGE
 
     def test_json_is_the_env_block(self) -> None:
         started()
@@ -324,15 +203,11 @@ class TestVscode:
         assert model["url"] == "http://127.0.0.1:8080/v1/chat/completions"
         assert model["maxInputTokens"] + model["maxOutputTokens"] == ROOMY
 
-    def test_the_text_holds_json_and_yaml_that_parse_back(self) -> None:
+    def test_the_text_holds_json_that_parses_back(self) -> None:
         started()
-        structured = connect("vscode", "--json").json
         text = connect("vscode").out
-        models, end = json.JSONDecoder().raw_decode(text, text.index("["))
-        assert models == structured["chatLanguageModels.json"]
-        config = yaml.safe_load(text[end:][text[end:].index("name:") :])
-        assert config == structured["continue/config.yaml"]
-        assert config["schema"] == "v1"
+        models, _ = json.JSONDecoder().raw_decode(text, text.index("["))
+        assert models == connect("vscode", "--json").json["chatLanguageModels.json"]
 
     @pytest.mark.parametrize("tools", [True, False, None])
     def test_tool_calling_is_claimed_only_for_a_model_that_is_known_to_do_it(
@@ -341,7 +216,37 @@ class TestVscode:
         to = clients.Connection(
             stack="s", title="t", url="http://h:1", key="k", context=4096, tools=tools
         )
-        (provider,) = msgspec.to_builtins(clients.vscode_models(to))
+        (provider,) = msgspec.to_builtins(editors.vscode_models(to))
         assert provider["models"][0]["toolCalling"] is (tools is True)
-        (model,) = msgspec.to_builtins(clients.continue_config(to))["models"]
+        (model,) = msgspec.to_builtins(editors.continue_config(to))["models"]
         assert ("tool_use" in model.get("capabilities", ())) is (tools is True)
+
+
+class TestOthers:
+    def test_continues_yaml_parses_back(self) -> None:
+        key = started()
+        text = connect("continue").out
+        config = yaml.safe_load(text[text.index("name:") :])
+        assert config == connect("continue", "--json").json["config.yaml"]
+        assert config["schema"] == "v1"
+        (model,) = config["models"]
+        assert (model["apiBase"], model["apiKey"]) == ("http://127.0.0.1:8080/v1", key)
+        assert model["defaultCompletionOptions"]["contextLength"] == ROOMY
+
+    def test_clines_form_and_json_say_the_same(self) -> None:
+        started()
+        form = connect("cline", "--json").json
+        assert form["Base URL"] == "http://127.0.0.1:8080/v1"
+        assert form["Context Window Size"] == ROOMY
+        assert all(str(value) in connect("cline").out for value in form.values())
+
+    def test_aiders_exports_name_the_model_that_its_file_describes(self) -> None:
+        key = started()
+        text = connect("aider").out
+        exports, _, metadata = text.partition("# ~/.aider.model.metadata.json")
+        seen = after_eval(exports)
+        assert (seen["OPENAI_API_BASE"], seen["OPENAI_API_KEY"]) == (
+            "http://127.0.0.1:8080/v1",
+            key,
+        )
+        assert json.loads(metadata)[seen["AIDER_MODEL"]]["max_input_tokens"] == ROOMY

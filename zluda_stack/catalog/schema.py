@@ -200,10 +200,14 @@ class ClientMode(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
 
 class Client(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A program that talks to the endpoint; its first mode is what it does by default."""
+    """A program that talks to the endpoint; its first mode is what it does by default.
+
+    `install` is where its makers tell how to install it.
+    """
 
     name: str
     title: str
+    install: str = ""
     modes: tuple[ClientMode, ...]
 
 

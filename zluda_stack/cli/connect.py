@@ -2,92 +2,86 @@
 
 from __future__ import annotations
 
+import functools
 import json
-from pathlib import Path
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import click
 
-from zluda_stack.cli import context, output
-from zluda_stack.cli.options import dry_run_option, json_option, settings_options
-from zluda_stack.errors import PlanRefused, UsageError
+from zluda_stack.cli import context, live, output
+from zluda_stack.cli.connect_claude import claude
+from zluda_stack.cli.options import json_option, settings_options
+from zluda_stack.errors import UsageError
 
 if TYPE_CHECKING:
-    from zluda_stack.render.clients import Connection, Json
+    from zluda_stack.render.clients import Connection
 
-_CLAUDE_SETTINGS = ".claude/settings.local.json"
-
-
-@click.group()
-def connect() -> None:
-    """Print or write a client's settings for a stack, with its API key."""
+    Show = Callable[[Connection, bool], None]
 
 
-@connect.command()
+@click.group(invoke_without_command=True)
+@click.option(
+    "--check", is_flag=True, help="Ask the running stack for what all clients need of it."
+)
 @settings_options("name")
 @json_option
 @click.pass_context
-def env(ctx: click.Context, flags: dict[str, object], *, as_json: bool) -> None:
+def connect(ctx: click.Context, flags: dict[str, object], *, check: bool, as_json: bool) -> None:
+    """Print or write a client's settings for a stack, with its API key."""
+    if ctx.invoked_subcommand is not None:
+        if flags or check or as_json:
+            raise UsageError("an option stands before the client", "Put it behind the client.")
+        return
+    if not check:
+        raise click.exceptions.NoArgsIsHelpError(ctx)
+    found = context.catalog().clients
+    live.check(live.connection(ctx, flags), (found["claude"], found["openai"]), as_json=as_json)
+
+
+connect.add_command(claude)
+
+
+def _client(client: str) -> Callable[[Show], click.Command]:
+    """Make a command of a function that shows the settings of `client`: (connection, as JSON)."""
+
+    def decorate(show: Show) -> click.Command:
+        @functools.wraps(show)
+        def command(
+            ctx: click.Context, flags: dict[str, object], *, check: bool, as_json: bool
+        ) -> None:
+            to = live.connection(ctx, flags)
+            if check:
+                live.check(to, (context.catalog().clients[client],), as_json=as_json)
+            else:
+                show(to, as_json)
+
+        options = (settings_options("name"), live.check_option, json_option, click.pass_context)
+        wrapped: Callable[..., None] = command
+        for option in reversed(options):
+            wrapped = option(wrapped)
+        return connect.command(show.__name__.rstrip("_"))(wrapped)
+
+    return decorate
+
+
+@_client("openai")
+def env(to: Connection, as_json: bool) -> None:  # noqa: FBT001 - see _client
     """Print shell exports: eval "$(zluda-stack connect env)"."""
     from zluda_stack.render import clients
 
-    variables = clients.environment(_connection(ctx, flags))
+    variables = clients.environment(to)
     if as_json:
         output.print_json(variables)
-        return
-    output.say(clients.shell(variables))
-
-
-@connect.command()
-@settings_options("name")
-@click.option("--simple", is_flag=True, help="Three tools and a short prompt, for small contexts.")
-@click.option(
-    "--write",
-    "file",
-    type=click.Path(dir_okay=False, path_type=Path),
-    is_flag=False,
-    flag_value=_CLAUDE_SETTINGS,
-    metavar="[FILE]",
-    help=f"Write the env block of FILE (default {_CLAUDE_SETTINGS}) and keep the rest of it.",
-)
-@dry_run_option
-@json_option
-@click.pass_context
-def claude(
-    ctx: click.Context,
-    flags: dict[str, object],
-    file: Path | None,
-    *,
-    simple: bool,
-    dry_run: bool,
-    as_json: bool,
-) -> None:
-    """Print Claude Code's settings as shell exports, or write them to a settings file.
-
-    Refused when the model's context is smaller than what the client needs.
-    """
-    from zluda_stack.render import clients
-
-    to = _connection(ctx, flags)
-    _require_room(to, simple=simple)
-    variables = clients.claude_environment(to)
-    if file is not None:
-        _write_claude(file, variables, simple=simple, dry_run=dry_run)
-    elif as_json:
-        output.print_json({"env": variables | clients.claude_mode(simple=simple)})
     else:
-        output.say(clients.shell(variables | clients.claude_mode(simple=simple)))
+        output.say(clients.shell(variables))
 
 
-@connect.command()
-@settings_options("name")
-@json_option
-@click.pass_context
-def openai(ctx: click.Context, flags: dict[str, object], *, as_json: bool) -> None:
+@_client("openai")
+def openai(to: Connection, as_json: bool) -> None:  # noqa: FBT001 - see _client
     """Print base URL, key and model for any OpenAI client, and a Python example."""
     from zluda_stack.render import clients
 
-    to = _connection(ctx, flags)
     if as_json:
         output.print_json(clients.openai(to))
         return
@@ -96,90 +90,65 @@ def openai(ctx: click.Context, flags: dict[str, object], *, as_json: bool) -> No
     output.say(clients.openai_snippet(to).rstrip())
 
 
-@connect.command()
-@settings_options("name")
-@json_option
-@click.pass_context
-def vscode(ctx: click.Context, flags: dict[str, object], *, as_json: bool) -> None:
-    """Print the settings of VS Code's chat and of the extension Continue."""
-    from zluda_stack.render import clients
+@_client("vscode")
+def vscode(to: Connection, as_json: bool) -> None:  # noqa: FBT001 - see _client
+    """Print the settings of VS Code's own chat."""
+    from zluda_stack.render import editors
 
-    to = _connection(ctx, flags)
-    models, config = clients.vscode_models(to), clients.continue_config(to)
+    models = editors.vscode_models(to)
     if as_json:
-        output.print_json({"chatLanguageModels.json": models, "continue/config.yaml": config})
+        output.print_json({"chatLanguageModels.json": models})
+        return
+    output.heading("chatLanguageModels.json (Chat: Manage Language Models, Custom Endpoint)")
+    output.say(json.dumps(models, indent=2))
+    _note_on_tools(to)
+
+
+@_client("openai")
+def continue_(to: Connection, as_json: bool) -> None:  # noqa: FBT001 - see _client
+    """Print the settings of Continue, for VS Code, JetBrains and its command line."""
+    from zluda_stack.render import editors
+
+    config = editors.continue_config(to)
+    if as_json:
+        output.print_json({"config.yaml": config})
         return
     import yaml
 
-    output.heading("chatLanguageModels.json (Chat: Manage Language Models, Custom Endpoint)")
-    output.say(json.dumps(models, indent=2))
-    output.say()
-    output.heading("~/.continue/config.yaml (the extension Continue)")
+    output.heading("~/.continue/config.yaml")
     output.say(yaml.safe_dump(config, sort_keys=False).rstrip())
-    if not to.tools:
-        output.note(
-            "VS Code offers its agents only models that call tools, which this one is not known "
-            "to do; chat works."
-        )
+    _note_on_tools(to)
 
 
-def _connection(ctx: click.Context, flags: dict[str, object]) -> Connection:
-    """The connection to the stack that the settings name. Raises EngineFailure without one."""
-    from zluda_stack import keys
-    from zluda_stack.engines import saved_plan
-    from zluda_stack.engines.common import never_started
-    from zluda_stack.render.clients import connection
+@_client("openai")
+def cline(to: Connection, as_json: bool) -> None:  # noqa: FBT001 - see _client
+    """Print what to fill into Cline's settings."""
+    from zluda_stack.render import editors
 
-    name = context.configured(ctx, flags).settings.name
-    plan, key = saved_plan(name), keys.read_key(name)
-    if plan is None or key is None:
-        raise never_started(name)
-    return connection(plan, key)
-
-
-def _require_room(to: Connection, *, simple: bool) -> None:
-    """Case C24: refuse a context that Claude Code's own prompt does not leave room in."""
-    from zluda_stack.plan.clients import fits
-
-    client = context.catalog().clients["claude"]
-    mode = next(mode for mode in client.modes if mode.name == ("simple" if simple else "default"))
-    problem = fits(client, mode, to.context)
-    if problem is not None:
-        raise PlanRefused(problem.message, problem.hint)
-
-
-def _write_claude(file: Path, variables: dict[str, str], *, simple: bool, dry_run: bool) -> None:
-    from zluda_stack.files import write_atomic
-    from zluda_stack.render.clients import merged_claude_settings
-
-    try:
-        settings = merged_claude_settings(_read_settings(file), variables)
-        content = (json.dumps(settings, indent=2, ensure_ascii=False) + "\n").encode()
-    except (ValueError, RecursionError) as error:
-        raise UsageError(
-            f"{file} is not a settings file of Claude Code: {error}",
-            "Correct or remove it, or name another file; it was not touched.",
-        ) from error
-    if dry_run:
-        output.say(content.decode().rstrip())
+    form = editors.cline(to)
+    if as_json:
+        output.print_json(form)
         return
-    write_atomic(file, content, mode=0o600)
-    output.say(f"Wrote {file}. It holds the API key: keep it out of version control.")
-    if simple:
-        output.say(
-            "The short prompt cannot be set in a file: start it as CLAUDE_CODE_SIMPLE=1 claude"
-        )
+    output.table(("setting", "value"), [(name, str(value)) for name, value in form.items()])
+    _note_on_tools(to)
 
 
-def _read_settings(file: Path) -> Json:
-    """The settings in `file`, none when there is no such file. Raises ValueError."""
-    try:
-        text = file.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        return {}
-    except OSError as error:
-        raise ValueError(error.strerror) from error
-    settings = json.loads(text) if text.strip() else {}
-    if not isinstance(settings, dict):
-        raise ValueError("it holds no JSON object")
-    return settings
+@_client("openai")
+def aider(to: Connection, as_json: bool) -> None:  # noqa: FBT001 - see _client
+    """Print aider's variables, and the file that tells it the context."""
+    from zluda_stack.render import clients, editors
+
+    variables, metadata = editors.aider_environment(to), editors.aider_metadata(to)
+    if as_json:
+        output.print_json({"env": variables, ".aider.model.metadata.json": metadata})
+        return
+    output.heading("# in the shell")
+    output.say(clients.shell(variables))
+    output.say()
+    output.heading("# ~/.aider.model.metadata.json")
+    output.say(json.dumps(metadata, indent=2))
+
+
+def _note_on_tools(to: Connection) -> None:
+    if not to.tools:
+        output.note("This model is not known to call tools: chat works, agents may not.")

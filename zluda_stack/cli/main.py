@@ -49,6 +49,7 @@ SECTIONS: dict[str, dict[str, Entry]] = {
         "down": Entry(f"{_CLI}.stack:down", "Stop the stack."),
         "restart": Entry(f"{_CLI}.stack:restart", "Stop the stack and start it as it was."),
         "connect": Entry(f"{_CLI}.connect:connect", "Print or write a client's settings."),
+        "claude": Entry(f"{_CLI}.claude:claude", "Start Claude Code against the running stack."),
         "keys": Entry(f"{_CLI}.keys:keys", "Give others keys to the stack, with limits."),
     },
     "Look at it": {

@@ -1,4 +1,4 @@
-"""The settings of the clients of a stack, as text and as plain data.
+"""What the clients of a stack are told: the connection, and what most of them read.
 
 Everything here is pure. Rendered settings hold the API key: they are for the user's eyes and
 files of mode 0600 only.
@@ -7,7 +7,6 @@ files of mode 0600 only.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
 
 from msgspec import Struct
 
@@ -15,8 +14,6 @@ from zluda_stack.plan.types import Plan
 
 # The endpoint serves its model under this name whatever the model is.
 MODEL = "default"
-# What Claude Code asks for when nothing limits it (2.1.332, requests read on 2026-11-30).
-_CLAUDE_LONGEST_ANSWER = 32000
 
 Json = dict[str, object]
 
@@ -70,49 +67,6 @@ def environment(to: Connection) -> dict[str, str]:
     }
 
 
-def claude_environment(to: Connection) -> dict[str, str]:
-    """The variables of Claude Code, for its settings files and for a shell.
-
-    It assumes a context of a million tokens unless it is told, and sends nothing while less
-    than its longest answer (at most 20,000 tokens) and 3,000 more are left of it; so the longest
-    answer is told too (measured with 2.1.332 on 2026-11-30). The attribution header changes
-    with every request and would spoil the prompt cache.
-    """
-    return {
-        "ANTHROPIC_BASE_URL": to.url,
-        "ANTHROPIC_AUTH_TOKEN": to.key,
-        "ANTHROPIC_API_KEY": "",
-        "ANTHROPIC_MODEL": MODEL,
-        "ANTHROPIC_DEFAULT_HAIKU_MODEL": MODEL,
-        "ANTHROPIC_DEFAULT_SONNET_MODEL": MODEL,
-        "ANTHROPIC_DEFAULT_OPUS_MODEL": MODEL,
-        "CLAUDE_CODE_MAX_CONTEXT_TOKENS": str(to.context),
-        "CLAUDE_CODE_MAX_OUTPUT_TOKENS": str(min(to.longest_answer, _CLAUDE_LONGEST_ANSWER)),
-        "CLAUDE_CODE_ATTRIBUTION_HEADER": "0",
-        "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
-    }
-
-
-def claude_mode(*, simple: bool) -> dict[str, str]:
-    """The variable that shortens Claude Code's prompt to three tools, or takes that back.
-
-    It counts in the shell only: in a settings file it has no effect (seen with 2.1.332).
-    """
-    return {"CLAUDE_CODE_SIMPLE": "1" if simple else ""}
-
-
-def merged_claude_settings(existing: Mapping[str, object], variables: dict[str, str]) -> Json:
-    """`existing` settings with `variables` in their `env` block; all else stays as it is.
-
-    Empty values stay in the block: they hide what the shell has. Raises ValueError when
-    `existing` has an `env` that is not a block.
-    """
-    block = existing.get("env", {})
-    if not isinstance(block, dict):
-        raise ValueError("its `env` is not a block of variables")
-    return {**existing, "env": {**block, **variables}}
-
-
 def shell(variables: dict[str, str]) -> str:
     """Lines for `eval` in a POSIX shell; a variable with an empty value is unset."""
     lines = (
@@ -139,57 +93,3 @@ answer = client.chat.completions.create(
 )
 print(answer.choices[0].message.content)
 """
-
-
-def vscode_models(to: Connection) -> list[Json]:
-    """VS Code's own chatLanguageModels.json, with its Custom Endpoint provider.
-
-    Source: docs/agent-customization/language-models.md in microsoft/vscode-docs (approved
-    2026-07-29, read 2026-11-30). The two limits together are the context window; a model
-    without tool calling is not offered for agents.
-    """
-    model: Json = {
-        "id": MODEL,
-        "name": to.title,
-        "url": f"{to.openai_url}/chat/completions",
-        "toolCalling": bool(to.tools),
-        "vision": False,
-        "maxInputTokens": to.context - to.longest_answer,
-        "maxOutputTokens": to.longest_answer,
-    }
-    return [
-        {
-            "name": f"zluda-stack {to.stack}",
-            "vendor": "customendpoint",
-            "apiKey": to.key,
-            "apiType": "chat-completions",
-            "models": [model],
-        }
-    ]
-
-
-def continue_config(to: Connection) -> Json:
-    """The config.yaml of the Continue extension.
-
-    Source: docs/reference.mdx in continuedev/continue (read 2026-11-30).
-    """
-    model: Json = {
-        "name": to.title,
-        "provider": "openai",
-        "model": MODEL,
-        "apiBase": to.openai_url,
-        "apiKey": to.key,
-        "roles": ["chat", "edit", "apply"],
-        "defaultCompletionOptions": {
-            "contextLength": to.context,
-            "maxTokens": to.longest_answer,
-        },
-    }
-    if to.tools:
-        model["capabilities"] = ["tool_use"]
-    return {
-        "name": f"zluda-stack {to.stack}",
-        "version": "0.0.1",
-        "schema": "v1",
-        "models": [model],
-    }
