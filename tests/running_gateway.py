@@ -36,6 +36,7 @@ class RunningGateway:
             "--port": self.port,
             "--upstream": f"unix:{self.socket}",
             "--key-file": key_file,
+            "--slots": 64,
             "--drain": drain,
         }
         self.process = subprocess.Popen(

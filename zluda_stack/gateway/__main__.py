@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import logging
+import re
 import sys
 import time
 from pathlib import Path
@@ -12,8 +13,11 @@ import uvicorn
 
 from zluda_stack.gateway.app import Gateway
 from zluda_stack.gateway.auth import KeyFile, Keys
-from zluda_stack.gateway.upstream import Upstream
+from zluda_stack.gateway.pool import Pool
+from zluda_stack.gateway.server import Server
 
+# A name holds no colon, which every address has before its first equals sign.
+_UPSTREAM = re.compile(r"(?:(?P<name>[^=:]+)=)?(?P<address>.+)")
 _KEEP_ALIVE_SECONDS = 75
 
 
@@ -25,7 +29,18 @@ def _arguments() -> argparse.ArgumentParser:
         "--upstream",
         action="append",
         required=True,
-        help="model server: http://HOST:PORT or unix:PATH",
+        metavar="[NAME=]URL",
+        help="model server: http://HOST:PORT or unix:PATH; several are replicas of one model, or "
+        "serve the models that they are named after",
+    )
+    parser.add_argument(
+        "--slots",
+        type=_positive,
+        metavar="N",
+        help="requests that a model server computes at once; without, it is asked",
+    )
+    parser.add_argument(
+        "--queue", type=_positive, default=64, metavar="N", help="requests that may wait for one"
     )
     parser.add_argument(
         "--key-file", type=Path, metavar="FILE", help="file with accepted keys, one a line"
@@ -44,6 +59,20 @@ def _arguments() -> argparse.ArgumentParser:
         help="how long requests in flight may take to end after SIGTERM",
     )
     return parser
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise ValueError
+    return number
+
+
+def _servers(options: argparse.Namespace) -> list[Server]:
+    parts = (_UPSTREAM.fullmatch(text) for text in options.upstream)
+    return [
+        Server(part["address"], model=part["name"], slots=options.slots) for part in parts if part
+    ]
 
 
 def _keys(options: argparse.Namespace) -> Keys:
@@ -68,8 +97,6 @@ def main(arguments: list[str] | None = None) -> None:
     """Serve until SIGTERM, then let requests in flight end."""
     parser = _arguments()
     options = parser.parse_args(arguments)
-    if len(options.upstream) > 1:
-        parser.error("several model servers are not part of this version: give one --upstream")
     if options.key_file is None and options.key_hashes is None:
         parser.error("nobody could use it: give --key-file or --key-hashes")
     _log_to_stdout()
@@ -78,7 +105,7 @@ def main(arguments: list[str] | None = None) -> None:
     except (OSError, ValueError) as error:
         sys.exit(f"cannot read the keys: {error}")
     uvicorn.run(
-        Gateway(Upstream(options.upstream[0]), keys),
+        Gateway(Pool(_servers(options), queue=options.queue), keys),
         host=options.bind,
         port=options.port,
         log_config=None,

@@ -14,13 +14,18 @@ from typing import Any
 from urllib.parse import unquote
 
 from zluda_stack.gateway import models
+from zluda_stack.gateway.admission import Wish
+from zluda_stack.gateway.affinity import Opening, opening
 from zluda_stack.gateway.auth import Keys
 from zluda_stack.gateway.errors import Fault
 from zluda_stack.gateway.exchange import HEALTH, ClientGone, Exchange, Receive, Scope, Send
 from zluda_stack.gateway.forward import forward
+from zluda_stack.gateway.pool import Pool
 from zluda_stack.gateway.quota import Quotas
 from zluda_stack.gateway.routes import computes
-from zluda_stack.gateway.upstream import LOADING, Upstream
+from zluda_stack.gateway.server import LOADING, Server
+from zluda_stack.gateway.upstream import Upstream
+from zluda_stack.keyring import Key
 
 BODY_LIMIT = 32 * 1024 * 1024
 
@@ -33,8 +38,8 @@ _log = logging.getLogger(__name__)
 class Gateway:
     """The endpoint as an ASGI 3 application."""
 
-    def __init__(self, upstream: Upstream, keys: Keys, *, body_limit: int = BODY_LIMIT) -> None:
-        self._upstream = upstream
+    def __init__(self, pool: Pool, keys: Keys, *, body_limit: int = BODY_LIMIT) -> None:
+        self._pool = pool
         self._keys = keys
         self._quotas = Quotas()
         self._body_limit = body_limit
@@ -49,11 +54,13 @@ class Gateway:
 
     async def _lifespan(self, receive: Receive, send: Send) -> None:
         await receive()
+        watching = asyncio.ensure_future(self._pool.watch())
         await send({"type": "lifespan.startup.complete"})
         await receive()
+        watching.cancel()
         if self._open:  # cancelled by the server just now: let each tell its client why
             await asyncio.wait(self._open, timeout=_FAREWELL_SECONDS)
-        await self._upstream.aclose()
+        await self._pool.aclose()
         await send({"type": "lifespan.shutdown.complete"})
 
     async def _http(self, exchange: Exchange) -> None:
@@ -89,25 +96,35 @@ class Gateway:
                 self._quotas.count_request(key)
             content = await exchange.read_body(self._body_limit)
             listing = exchange.method == "GET" and _lists_models(exchange.path)
-            work = self._models(exchange) if listing else forward(exchange, content, self._upstream)
+            upstream = self._upstream(key, exchange, content)
+            work = self._models(exchange) if listing else forward(exchange, content, upstream)
             await exchange.unless_client_leaves(work)
 
+    def _upstream(self, key: Key, exchange: Exchange, content: bytes) -> Upstream:
+        """The model servers for one request. What it asks for is read where it matters only."""
+        asked = opening(exchange.headers, content) if self._pool.chooses else Opening()
+        return Upstream(self._pool, Wish(key.name, asked.model, asked.conversation))
+
     async def _health(self, exchange: Exchange) -> None:
-        fault = await self._upstream.ready()
+        fault = await self._pool.ready()
         told = {"status": "unavailable", "message": fault.message} if fault else {"status": "ok"}
         headers = [(b"content-type", b"application/json")]
         await exchange.respond(fault.status if fault else 200, headers, json.dumps(told).encode())
 
     async def _models(self, exchange: Exchange) -> None:
-        async with self._upstream.send("GET", models.LIST_PATH.encode(), [], b"") as response:
-            if not response.is_success:
-                raise Fault(503, LOADING)
-            told = models.every_name(await response.aread())
+        told = models.merged(await asyncio.gather(*map(_models_of, self._pool.one_of_each_model())))
         name = exchange.path.removeprefix(models.LIST_PATH).removeprefix("/")
         if name:
             told = models.named(told, unquote(name))
         headers = [(b"content-type", b"application/json")]
         await exchange.respond(200, headers, json.dumps(told).encode())
+
+
+async def _models_of(server: Server) -> models.JsonObject:
+    async with server.send("GET", models.LIST_PATH.encode(), [], b"") as response:
+        if not response.is_success:
+            raise Fault(503, LOADING)
+        return models.every_name(await response.aread())
 
 
 def _lists_models(path: str) -> bool:

@@ -1,89 +1,90 @@
-"""The model server behind the endpoint."""
+"""The way of one request to a model server: through the queue, and past servers that fail."""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
 
 import httpx
 
-from zluda_stack.gateway.errors import Fault
+from zluda_stack.gateway.admission import Ticket, Wish
+from zluda_stack.gateway.headers import Headers
+from zluda_stack.gateway.pool import Pool
+from zluda_stack.gateway.routes import computes
+from zluda_stack.gateway.server import BROKE_OFF, LOADING, BrokeOff, NotRunning, Server, State
 
-_CONNECT_SECONDS = 5.0
-_HEALTH_SECONDS = 5.0
-
-NOT_RUNNING = "the model server is not running; `zluda-stack status` says why"
-SILENT = "the model server does not answer"
-LOADING = "the model is still being loaded; try again in a moment"
-BROKE_OFF = (
-    "the model server stopped while it worked on this request; `zluda-stack status` says why"
-)
+__all__ = ["BROKE_OFF", "LOADING", "Upstream"]
 
 
+@dataclass(frozen=True)
 class Upstream:
-    """One model server, reached over TCP (`http://host:port`) or a UNIX socket (`unix:path`).
+    """The model servers, as one request sees them."""
 
-    Connections are not kept: a kept one may be closed by the server just as the next request
-    is written to it, and a fresh one over a UNIX socket costs about 0.1 ms.
-    """
-
-    def __init__(self, address: str) -> None:
-        socket_path = address.removeprefix("unix:") if address.startswith("unix:") else None
-        self._base = httpx.URL("http://model-server" if socket_path else address)
-        self._client = httpx.AsyncClient(
-            transport=httpx.AsyncHTTPTransport(
-                uds=socket_path,
-                limits=httpx.Limits(max_connections=None, max_keepalive_connections=0),
-                trust_env=False,
-            ),
-            timeout=httpx.Timeout(None, connect=_CONNECT_SECONDS),
-            trust_env=False,
-        )
+    pool: Pool
+    wish: Wish
 
     @asynccontextmanager
     async def send(
-        self,
-        method: str,
-        target: bytes,
-        headers: list[tuple[bytes, bytes]],
-        content: bytes,
+        self, method: str, target: bytes, headers: Headers, content: bytes
     ) -> AsyncIterator[httpx.Response]:
-        """The server's answer to one request, its body not read yet.
+        """The answer to one request, its body not read yet.
 
-        Leaving the context closes the connection, which is how the server learns that nobody
-        waits any more. Raises Fault when the server is not there or breaks off.
+        What makes the model compute waits for a place; leaving the context frees it and closes
+        the connection, which is how the server learns that nobody waits any more. Before the
+        first byte of an answer another server is tried when one fails. Raises Fault: 429 when
+        the queue is full, 503 and 502 when no server is there or one breaks off.
         """
-        # As an extension, so that the target goes out byte for byte: a URL would normalise it.
-        request = httpx.Request(
-            method, self._base, headers=headers, content=content, extensions={"target": target}
-        )
-        try:
-            response = await self._client.send(request, stream=True)
-        except (httpx.ConnectError, httpx.ConnectTimeout) as error:
-            raise Fault(503, NOT_RUNNING) from error
-        except httpx.TransportError as error:
-            raise Fault(502, BROKE_OFF) from error
-        try:
-            yield response
-        except httpx.TransportError as error:
-            raise Fault(502, BROKE_OFF) from error
-        finally:
-            await response.aclose()
+        path = target.partition(b"?")[0].decode("ascii", "replace")
+        if not computes(method, path):
+            server = self.pool.any_of(self.wish.model, self.wish.conversation)
+            async with server.send(method, target, headers, content) as response:
+                yield response
+            return
+        with self.pool.admission.enter(self.wish) as ticket:
+            try:
+                async with AsyncExitStack() as opened:
+                    attempt = _Attempt(self.pool, ticket, opened)
+                    yield await attempt.first_answer(method, target, headers, content)
+            except BrokeOff:
+                if ticket.server is not None:
+                    self.pool.doubt(ticket.server, State.AWAY)
+                raise
 
-    async def ready(self) -> Fault | None:
-        """None when the server has loaded its model and answers, else what is missing."""
-        try:
-            return await asyncio.wait_for(self._health(), _HEALTH_SECONDS)
-        except asyncio.TimeoutError:
-            return Fault(503, SILENT)
-        except Fault as fault:
-            return Fault(503, fault.message)
 
-    async def _health(self) -> Fault | None:
-        async with self.send("GET", b"/health", [], b"") as response:
-            return None if response.is_success else Fault(503, LOADING)
+@dataclass(frozen=True)
+class _Attempt:
+    pool: Pool
+    ticket: Ticket
+    opened: AsyncExitStack
 
-    async def aclose(self) -> None:
-        """Close what is open."""
-        await self._client.aclose()
+    async def first_answer(
+        self, method: str, target: bytes, headers: Headers, content: bytes
+    ) -> httpx.Response:
+        """The answer of the first server that gives one; the last fault when none does."""
+        broken = 0
+        while True:
+            server = await self.ticket.place()
+            try:
+                response = await self.opened.enter_async_context(
+                    server.send(method, target, headers, content)
+                )
+            except (NotRunning, BrokeOff) as fault:
+                self.pool.doubt(server, State.AWAY)
+                broken += isinstance(fault, BrokeOff)
+                # A request that has cost two servers their lives must not have the others'.
+                if broken > 1 or not self._is_left_after(server):
+                    raise
+            else:
+                if response.status_code != httpx.codes.SERVICE_UNAVAILABLE:
+                    return response
+                self.pool.doubt(server, State.LOADING)
+                if not self._is_left_after(server):
+                    return response
+                await self.opened.pop_all().aclose()
+            self.pool.admission.again(self.ticket)
+
+    def _is_left_after(self, failed: Server) -> bool:
+        """Note that a server has failed this request; True when another can be asked."""
+        self.ticket.tried.append(failed)
+        return self.pool.could_go_elsewhere(self.ticket)

@@ -1,0 +1,166 @@
+"""Who may begin, who waits and who is sent away: places at the servers, and the queue for them."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from zluda_stack.gateway.errors import Fault
+from zluda_stack.gateway.fair_queue import FairQueue
+from zluda_stack.gateway.server import Server
+
+# A turn that goes elsewhere costs its whole prompt again: seconds on a good card, minutes on a
+# slow one. Waiting a little for the server that has it in its cache is cheaper.
+PATIENCE_SECONDS = 5.0
+_RETRY_AFTER = (1, 60)  # seconds; the official Python clients ignore longer ones
+_WEIGHT = 0.2
+
+
+@dataclass(frozen=True)
+class Wish:
+    """A request for a place: whose it is, of which model and conversation."""
+
+    key: str
+    model: str | None = None
+    conversation: bytes | None = None
+
+
+@dataclass(eq=False)
+class Ticket:
+    """One request in the queue or at a server. `tried` are servers that have failed it."""
+
+    wish: Wish
+    since: float = field(default_factory=time.monotonic)
+    server: Server | None = None
+    tried: list[Server] = field(default_factory=list)
+    waited: float = 0.0
+    _granted: asyncio.Event = field(default_factory=asyncio.Event)
+    _began: float = 0.0
+
+    async def place(self) -> Server:
+        """The server that it may go to, once it has a place there."""
+        while self.server is None:
+            await self._granted.wait()
+        return self.server
+
+    def grant(self, server: Server) -> None:
+        """Take a place at `server`."""
+        server.running += 1
+        self.server = server
+        self._began = time.monotonic()
+        self.waited = self._began - self.since
+        self._granted.set()
+
+    def give_back(self) -> float:
+        """Free the place; returns for how many seconds it was held."""
+        if self.server is not None:
+            self.server.running -= 1
+        self.server = None
+        self._granted.clear()
+        return time.monotonic() - self._began
+
+
+class Places(Protocol):
+    """Where tickets can go now."""
+
+    def any_free(self) -> bool:
+        """False when no ticket whatever could get a place."""
+
+    def at_home(self, ticket: Ticket) -> Server | None:
+        """The server that should have `ticket`, when it has a place."""
+
+    def anywhere(self, ticket: Ticket) -> Server | None:
+        """Another server for a ticket that has waited for that one long enough."""
+
+
+class Admission:
+    """Gives places to tickets: at once where one is free, else in turn."""
+
+    def __init__(self, places: Places, *, size: int) -> None:
+        self._places = places
+        self._size = size
+        self._queue: FairQueue[Ticket] = FairQueue()
+        self._mean = 0.0
+        self.running = 0
+        self.on_grant: Callable[[Ticket], None] = lambda _: None
+
+    @property
+    def waiting(self) -> int:
+        """How many requests wait for a place."""
+        return len(self._queue)
+
+    @contextmanager
+    def enter(self, wish: Wish) -> Iterator[Ticket]:
+        """A ticket for `wish`; leaving the context frees its place, or its place in the queue.
+
+        Raises Fault 429 when the queue is full. A key of which nothing waits always finds room,
+        so that no other key can shut it out.
+        """
+        ticket = Ticket(wish)
+        self._queue.append(wish.key, ticket)
+        self.dispatch()
+        if self._is_too_much(ticket):
+            self._queue.remove(wish.key, ticket)
+            raise self._full()
+        later = self._look_again(ticket)
+        try:
+            yield ticket
+        finally:
+            if later is not None:
+                later.cancel()
+            self._leave(ticket)
+
+    def again(self, ticket: Ticket) -> None:
+        """Let `ticket` give its place back and be the next of its key for another."""
+        self._give_back(ticket)
+        self._queue.prepend(ticket.wish.key, ticket)
+        self.dispatch()
+
+    def dispatch(self) -> None:
+        """Give out the places that are free. To be called whenever one may have become so."""
+        places = self._places
+        while places.any_free():
+            # Those at home first, since one that goes elsewhere computes its whole prompt again.
+            found = self._queue.take(places.at_home) or self._queue.take(places.anywhere)
+            if found is None:
+                return
+            ticket, server = found
+            ticket.grant(server)
+            self.running += 1
+            self.on_grant(ticket)
+
+    def _is_too_much(self, ticket: Ticket) -> bool:
+        waits_alone = self._queue.waiting(ticket.wish.key) <= 1
+        return ticket.server is None and len(self._queue) > self._size and not waits_alone
+
+    def _look_again(self, ticket: Ticket) -> asyncio.TimerHandle | None:
+        """When its patience for one server is over, a ticket may go to another."""
+        if ticket.server is not None:
+            return None
+        return asyncio.get_running_loop().call_later(PATIENCE_SECONDS, self.dispatch)
+
+    def _leave(self, ticket: Ticket) -> None:
+        if ticket.server is None:
+            self._queue.remove(ticket.wish.key, ticket)
+        else:
+            self._give_back(ticket)
+            self.dispatch()
+
+    def _give_back(self, ticket: Ticket) -> None:
+        held = ticket.give_back()
+        self.running -= 1
+        self._mean += _WEIGHT * (held - self._mean)
+
+    def _full(self) -> Fault:
+        least, most = _RETRY_AFTER
+        expected = math.ceil(self._mean * len(self._queue) / max(1, self.running))
+        return Fault(
+            429,
+            f"the queue is full: {len(self._queue)} requests wait",
+            retry_after=min(max(expected, least), most),
+        )
