@@ -27,6 +27,7 @@ _NAMES = {
 
 def make_fake_zluda(folder: Path) -> Path:
     """Fill `folder` as /opt/zluda is, without the offline compiler; skips without a C compiler."""
+    folder.mkdir(parents=True, exist_ok=True)
     known = coverage.load()
     for library, names in _NAMES.items():
         functions = known.libraries[library].implemented | known.libraries[library].not_implemented
