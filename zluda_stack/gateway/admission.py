@@ -14,9 +14,6 @@ from zluda_stack.gateway.errors import Fault
 from zluda_stack.gateway.fair_queue import FairQueue
 from zluda_stack.gateway.server import Server
 
-# A turn that goes elsewhere costs its whole prompt again: seconds on a good card, minutes on a
-# slow one. Waiting a little for the server that has it in its cache is cheaper.
-PATIENCE_SECONDS = 5.0
 _RETRY_AFTER = (1, 60)  # seconds; the official Python clients ignore longer ones
 _WEIGHT = 0.2
 
@@ -75,15 +72,17 @@ class Places(Protocol):
         """The server that should have `ticket`, when it has a place."""
 
     def anywhere(self, ticket: Ticket) -> Server | None:
-        """Another server for a ticket that has waited for that one long enough."""
+        """Any server that has a place for `ticket`."""
 
 
 class Admission:
     """Gives places to tickets: at once where one is free, else in turn."""
 
-    def __init__(self, places: Places, *, size: int) -> None:
+    def __init__(self, places: Places, *, size: int, patience: float) -> None:
+        """`size` is how many may wait, `patience` for how many seconds for one server only."""
         self._places = places
         self._size = size
+        self._patience = patience
         self._queue: FairQueue[Ticket] = FairQueue()
         self._mean = 0.0
         self.running = 0
@@ -126,13 +125,18 @@ class Admission:
         places = self._places
         while places.any_free():
             # Those at home first, since one that goes elsewhere computes its whole prompt again.
-            found = self._queue.take(places.at_home) or self._queue.take(places.anywhere)
+            found = self._queue.take(places.at_home) or self._queue.take(self._elsewhere)
             if found is None:
                 return
             ticket, server = found
             ticket.grant(server)
             self.running += 1
             self.on_grant(ticket)
+
+    def _elsewhere(self, ticket: Ticket) -> Server | None:
+        if time.monotonic() - ticket.since < self._patience:
+            return None
+        return self._places.anywhere(ticket)
 
     def _is_too_much(self, ticket: Ticket) -> bool:
         waits_alone = self._queue.waiting(ticket.wish.key) <= 1
@@ -142,7 +146,7 @@ class Admission:
         """When its patience for one server is over, a ticket may go to another."""
         if ticket.server is not None:
             return None
-        return asyncio.get_running_loop().call_later(PATIENCE_SECONDS, self.dispatch)
+        return asyncio.get_running_loop().call_later(self._patience, self.dispatch)
 
     def _leave(self, ticket: Ticket) -> None:
         if ticket.server is None:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-import time
 from collections.abc import Sequence
 from contextlib import suppress
 
-from zluda_stack.gateway.admission import PATIENCE_SECONDS, Admission, Ticket
+from zluda_stack.gateway.admission import Admission, Ticket
 from zluda_stack.gateway.affinity import Homes
 from zluda_stack.gateway.errors import Fault
 from zluda_stack.gateway.server import Server, State
@@ -17,6 +16,9 @@ from zluda_stack.gateway.server import Server, State
 # A server that computes is asked no oftener than this.
 _LOOK_SECONDS = 10.0
 _LOOK_AGAIN_SECONDS = 2.0
+# A turn that goes elsewhere costs its whole prompt again: seconds on a good card, minutes on a
+# slow one. Waiting a little for the server that has it in its cache is cheaper.
+_PATIENCE_SECONDS = 5.0
 
 _log = logging.getLogger(__name__)
 
@@ -29,9 +31,12 @@ class Pool:
     is asked nevertheless: what it answers is the truth, and an old finding may not be.
     """
 
-    def __init__(self, servers: Sequence[Server], *, queue: int) -> None:
+    def __init__(
+        self, servers: Sequence[Server], *, queue: int, patience: float = _PATIENCE_SECONDS
+    ) -> None:
+        """`queue` is how many requests may wait, `patience` for how long for their own server."""
         self.servers = tuple(servers)
-        self.admission = Admission(self, size=queue)
+        self.admission = Admission(self, size=queue, patience=patience)
         self._homes: Homes[Server] = Homes()
         self._turns = itertools.count()
         self._last_turn = dict.fromkeys(self.servers, 0)
@@ -84,8 +89,6 @@ class Pool:
 
     def anywhere(self, ticket: Ticket) -> Server | None:
         """See Places."""
-        if time.monotonic() - ticket.since < PATIENCE_SECONDS:
-            return None
         return self._least_loaded_free(self._candidates(ticket))
 
     async def look(self, server: Server) -> Fault | None:
