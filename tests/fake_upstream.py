@@ -117,3 +117,44 @@ def error(status: bytes, **told: object) -> Script:
 
 
 _NOT_FOUND = error(b"404 Not Found", code=404, message="File Not Found", type="not_found_error")
+
+LOADING = error(
+    b"503 Service Unavailable", code=503, message="Loading model", type="unavailable_error"
+)
+
+
+def sse(**event: object) -> bytes:
+    """An event of Anthropic's stream, named after its type as llama.cpp writes it."""
+    return b"event: %s\ndata: %s\n\n" % (str(event["type"]).encode(), json.dumps(event).encode())
+
+
+def message_events(
+    *texts: str, stop_reason: str = "end_turn", stop: str | None = None
+) -> list[bytes]:
+    """The chunks of a whole stream of llama.cpp's /v1/messages that says `texts`."""
+    message: dict[str, object] = {
+        "id": "chatcmpl-1",
+        "type": "message",
+        "role": "assistant",
+        "content": [],
+        "model": "default",
+        "stop_reason": None,
+        "stop_sequence": None,
+        "usage": {"cache_read_input_tokens": 5, "input_tokens": 7, "output_tokens": 0},
+    }
+    block = {"type": "text", "text": ""}
+    return [
+        sse(type="message_start", message=message)
+        + sse(type="content_block_start", index=0, content_block=block),
+        *(
+            sse(type="content_block_delta", index=0, delta={"type": "text_delta", "text": text})
+            for text in texts
+        ),
+        sse(type="content_block_stop", index=0)
+        + sse(
+            type="message_delta",
+            delta={"stop_reason": stop_reason, "stop_sequence": stop},
+            usage={"output_tokens": len(texts)},
+        )
+        + sse(type="message_stop"),
+    ]

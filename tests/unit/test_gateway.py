@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.fake_upstream import (
+    LOADING,
     FakeModelServer,
     Script,
     error,
@@ -26,6 +27,8 @@ from tests.fake_upstream import (
 from tests.running_gateway import CHAT, KEY, MESSAGES, RunningGateway, Start
 
 PROMPT = "a-secret-prompt"
+ASK = b'{"model":"default","max_tokens":9,"messages":[{"role":"user","content":"hi"}]}'
+ASK_STREAM = ASK[:-1] + b',"stream":true}'
 
 
 @pytest.mark.parametrize("headers", [{}, {"x-api-key": "no"}, {"Authorization": "Bearer no"}])
@@ -33,12 +36,12 @@ def test_a_missing_or_wrong_key_is_refused_in_the_callers_dialect(
     gateway: RunningGateway, model_server: Start, headers: dict[str, str]
 ) -> None:
     server = model_server(whole(b"{}"))
-    response, body = gateway.request("POST", MESSAGES, headers, b"{}")
+    response, body = gateway.request("POST", MESSAGES, headers, ASK)
     told = json.loads(body)
     assert response.status == 401
     assert (told["type"], told["error"]["type"]) == ("error", "authentication_error")
     assert told["request_id"] == response.headers["request-id"]
-    response, body = gateway.request("POST", CHAT, headers, b"{}")
+    response, body = gateway.request("POST", CHAT, headers, ASK)
     assert response.status == 401
     assert json.loads(body)["error"]["code"] == "invalid_api_key"
     assert response.headers["x-request-id"].startswith("req_")
@@ -78,7 +81,7 @@ def test_path_query_and_end_to_end_headers_arrive_and_hop_by_hop_headers_do_not(
         "x-hop": "1",
         "Keep-Alive": "timeout=3",
     }
-    response, _ = gateway.request("POST", "/v1/v1/messages?beta=true", headers, b"{}")
+    response, _ = gateway.request("POST", "/v1/v1/messages?beta=true", headers, ASK)
     head = server.requests[0][0].lower()
     assert head.startswith(b"post /v1/messages?beta=true http/1.1\r\n")
     assert b"anthropic-beta: a,b" in head
@@ -132,13 +135,17 @@ def test_health_says_that_the_model_is_loading(
     assert "loaded" in json.loads(body)["message"]
 
 
-def test_a_request_while_the_model_loads_is_503_in_the_dialect(
-    gateway: RunningGateway, model_server: Start
+@pytest.mark.parametrize(
+    ("path", "kind"), [(MESSAGES, "rate_limit_error"), (CHAT, "rate_limit_error")]
+)
+def test_a_request_while_the_model_loads_is_told_when_to_come_again(
+    gateway: RunningGateway, model_server: Start, path: str, kind: str
 ) -> None:
-    model_server(whole(b'{"error":{"code":503}}', status=b"503 Service Unavailable"))
-    response, body = gateway.request("POST", MESSAGES, body=b"{}")
-    assert response.status == 503
-    assert json.loads(body)["error"]["type"] == "overloaded_error"
+    model_server(LOADING)
+    response, body = gateway.request("POST", path, body=ASK)
+    assert response.status == 429
+    assert 1 <= int(response.headers["retry-after"]) <= 60
+    assert json.loads(body)["error"]["type"] == kind
 
 
 def test_health_of_a_model_server_that_is_silent_is_503(
@@ -153,14 +160,14 @@ def test_health_of_a_model_server_that_is_silent_is_503(
 def test_an_absent_model_server_is_503_and_one_that_dies_is_502_in_the_dialect(
     gateway: RunningGateway, model_server: Start
 ) -> None:
-    response, body = gateway.request("POST", MESSAGES, body=b"{}")
+    response, body = gateway.request("POST", MESSAGES, body=ASK)
     assert response.status == 503
     assert json.loads(body)["error"]["type"] == "overloaded_error"
-    response, body = gateway.request("POST", CHAT, body=b"{}")
+    response, body = gateway.request("POST", CHAT, body=ASK)
     assert response.status == 503
     assert json.loads(body)["error"]["type"] == "server_error"
     model_server(sudden_death)
-    response, body = gateway.request("POST", MESSAGES, body=b"{}")
+    response, body = gateway.request("POST", MESSAGES, body=ASK)
     assert response.status == 502
     assert json.loads(body)["error"]["type"] == "api_error"
 
@@ -175,7 +182,7 @@ def test_an_answer_that_breaks_off_in_its_body_is_502_and_not_half_an_answer(
         await writer.drain()
 
     model_server(half)
-    response, body = gateway.request("POST", CHAT, body=b"{}")
+    response, body = gateway.request("POST", CHAT, body=ASK)
     assert response.status == 502
     assert json.loads(body)["error"]["type"] == "server_error"
 
@@ -185,7 +192,7 @@ def test_a_stream_arrives_event_by_event_while_it_is_made(
 ) -> None:
     model_server(stream(b'data: {"n":1}\n\n', then=silence))
     connection = gateway.connect()
-    connection.request("POST", CHAT, b"{}", {"x-api-key": KEY})
+    connection.request("POST", CHAT, ASK_STREAM, {"x-api-key": KEY})
     response = connection.getresponse()
     assert response.headers["content-type"] == "text/event-stream"
     assert response.readline() == b'data: {"n":1}\n'
@@ -196,7 +203,7 @@ def test_a_stream_that_ends_properly_is_passed_byte_for_byte(
 ) -> None:
     chunks = (b": comment\n\n", b"data: 1\r\n\r\ndata:", b" 2\n", b"\ndata: [DONE]\n\n", b"tail")
     model_server(stream(*chunks))
-    _, body = gateway.request("POST", CHAT, body=b"{}")
+    _, body = gateway.request("POST", CHAT, body=ASK_STREAM)
     assert body == b"".join(chunks)
 
 
@@ -204,12 +211,12 @@ def test_a_stream_that_breaks_off_ends_with_an_error_event_of_the_dialect(
     gateway: RunningGateway, model_server: Start
 ) -> None:
     model_server(stream(b"data: {}\n\n", b'data: {"half', then=sudden_death))
-    response, body = gateway.request("POST", CHAT, body=b"{}")
+    response, body = gateway.request("POST", CHAT, body=ASK_STREAM)
     first, last = body.decode().split("\n\n")[:2]
     assert (response.status, first) == (200, "data: {}")
     assert "stopped" in json.loads(last.removeprefix("data: "))["error"]["message"]
-    _, body = gateway.request("POST", MESSAGES, body=b"{}")
-    event, data = body.decode().split("\n\n")[1].split("\n")
+    _, body = gateway.request("POST", MESSAGES, body=ASK_STREAM)
+    event, data = body.decode().split("\n\n")[-2].split("\n")
     assert event == "event: error"
     assert json.loads(data.removeprefix("data: "))["type"] == "error"
 
@@ -220,7 +227,7 @@ def test_a_client_that_leaves_stops_the_work_of_the_model_server(
 ) -> None:
     server = model_server(script)
     connection = gateway.connect()
-    connection.request("POST", CHAT, b"{}", {"x-api-key": KEY})
+    connection.request("POST", CHAT, ASK_STREAM, {"x-api-key": KEY})
     while not server.requests:
         time.sleep(0.01)
     assert not server.client_left.is_set()
@@ -234,10 +241,10 @@ def test_a_body_above_the_limit_is_413_and_one_at_the_limit_passes(
 ) -> None:
     server = model_server(whole(b"{}"))
     limit = 32 * 1024 * 1024
-    response, _ = gateway.request("POST", MESSAGES, body=b"x" * limit)
+    response, _ = gateway.request("POST", MESSAGES, body=ASK.ljust(limit))
     assert response.status == 200
     assert len(server.requests[0][1]) == limit
-    response, body = gateway.request("POST", MESSAGES, body=b"x" * (limit + 1))
+    response, body = gateway.request("POST", MESSAGES, body=ASK.ljust(limit + 1))
     assert response.status == 413
     assert json.loads(body)["error"]["type"] == "request_too_large"
     assert len(server.requests) == 1
@@ -260,7 +267,7 @@ def test_sigterm_lets_a_request_in_flight_end(mortal_gateway: RunningGateway) ->
 
     server = FakeModelServer(mortal_gateway.socket, slow)
     connection = mortal_gateway.connect()
-    connection.request("POST", CHAT, b"{}", {"x-api-key": KEY})
+    connection.request("POST", CHAT, ASK, {"x-api-key": KEY})
     while not server.requests:
         time.sleep(0.01)
     mortal_gateway.process.send_signal(signal.SIGTERM)
@@ -277,7 +284,7 @@ def test_sigterm_ends_an_endless_stream_with_an_error_event(
 ) -> None:
     server = FakeModelServer(mortal_gateway.socket, stream(b"data: 1\n\n", then=silence))
     connection = mortal_gateway.connect()
-    connection.request("POST", MESSAGES, b"{}", {"x-api-key": KEY})
+    connection.request("POST", MESSAGES, ASK_STREAM, {"x-api-key": KEY})
     response = connection.getresponse()
     mortal_gateway.process.send_signal(signal.SIGTERM)
     assert b"event: error" in response.read()
@@ -290,7 +297,9 @@ def test_the_log_has_a_line_for_a_request_but_no_prompt_and_no_key(
 ) -> None:
     server = FakeModelServer(mortal_gateway.socket, whole(b"{}"))
     headers = {"Authorization": f"Bearer {KEY}"}
-    response, _ = mortal_gateway.request("POST", f"{CHAT}?q={PROMPT}", headers, PROMPT.encode())
+    response, _ = mortal_gateway.request(
+        "POST", f"{CHAT}?q={PROMPT}", headers, ASK.replace(b"hi", PROMPT.encode())
+    )
     mortal_gateway.process.terminate()
     mortal_gateway.process.wait(20)
     log = mortal_gateway.log.read_text()
@@ -315,7 +324,7 @@ def test_an_error_of_the_model_server_has_anthropics_shape(
     gateway: RunningGateway, model_server: Start, path: str
 ) -> None:
     model_server(error(b"400 Bad Request", code=400, message="no", type="invalid_request_error"))
-    response, body = gateway.request("POST", path, body=b"{}")
+    response, body = gateway.request("POST", path, body=ASK)
     assert response.status == 400
     assert json.loads(body) == {
         "type": "error",
@@ -324,13 +333,39 @@ def test_an_error_of_the_model_server_has_anthropics_shape(
     }
 
 
-def test_an_error_of_the_model_server_that_is_right_for_openai_passes_unchanged(
+def test_an_error_of_the_model_server_has_openais_shape(
     gateway: RunningGateway, model_server: Start
 ) -> None:
-    told = {"code": 400, "message": "no", "type": "exceed_context_size_error", "n_ctx": 5}
-    model_server(error(b"400 Bad Request", **told))
-    response, body = gateway.request("POST", CHAT, body=b"{}")
-    assert (response.status, json.loads(body)) == (400, {"error": told})
+    model_server(error(b"400 Bad Request", code=400, message="no", type="invalid_request_error"))
+    response, body = gateway.request("POST", CHAT, body=ASK)
+    assert response.status == 400
+    assert json.loads(body)["error"] == {
+        "message": "no",
+        "type": "invalid_request_error",
+        "param": None,
+        "code": None,
+    }
+
+
+def test_what_the_model_server_cannot_do_is_the_clients_mistake_and_not_worth_a_repetition(
+    gateway: RunningGateway, model_server: Start
+) -> None:
+    model_server(error(b"501 Not Implemented", code=501, message="no embeddings", type="x"))
+    response, body = gateway.request("POST", "/v1/embeddings", body=b"{}")
+    assert response.status == 400
+    assert json.loads(body)["error"]["message"] == "no embeddings"
+
+
+@pytest.mark.parametrize("headers", [{}, {"anthropic-version": "2023-06-01"}])
+def test_an_unknown_path_is_404_in_the_dialect(
+    gateway: RunningGateway, model_server: Start, headers: dict[str, str]
+) -> None:
+    model_server({})
+    response, body = gateway.request("POST", "/v1/nothing", {"x-api-key": KEY, **headers}, b"{}")
+    told = json.loads(body)
+    assert response.status == 404
+    assert (told.get("type") == "error") == bool(headers)
+    assert told["error"]["type"] == ("not_found_error" if headers else "invalid_request_error")
 
 
 def test_a_prompt_above_the_context_is_told_in_the_words_that_claude_code_knows(
@@ -346,11 +381,15 @@ def test_a_prompt_above_the_context_is_told_in_the_words_that_claude_code_knows(
             n_ctx=512,
         )
     )
-    response, body = gateway.request("POST", MESSAGES, body=b"{}")
+    response, body = gateway.request("POST", MESSAGES, body=ASK)
     assert response.status == 400
     told = json.loads(body)["error"]
     assert told["type"] == "invalid_request_error"
     assert told["message"] == "prompt is too long: 931 tokens > 512 maximum"
+    response, body = gateway.request("POST", CHAT, body=ASK)
+    told = json.loads(body)["error"]
+    assert (response.status, told["code"]) == (400, "context_length_exceeded")
+    assert "maximum context length is 512 tokens" in told["message"]
 
 
 @pytest.mark.parametrize("path", [CHAT, MESSAGES])
@@ -371,7 +410,7 @@ def test_a_500_is_400_when_the_request_is_at_fault_and_stays_when_the_server_is(
     model_server(
         error(b"500 Internal Server Error", code=500, message=message, type="server_error")
     )
-    response, body = gateway.request("POST", path, body=b"{}")
+    response, body = gateway.request("POST", path, body=ASK)
     assert response.status == status
     told = json.loads(body)["error"]
     assert message in told["message"]
@@ -383,7 +422,7 @@ def test_a_500_that_is_no_error_of_llama_cpp_stays_one(
     gateway: RunningGateway, model_server: Start
 ) -> None:
     model_server(whole(b"<html>", b"text/html", b"500 Internal Server Error"))
-    response, body = gateway.request("POST", MESSAGES, body=b"{}")
+    response, body = gateway.request("POST", MESSAGES, body=ASK)
     assert response.status == 500
     assert json.loads(body)["error"]["type"] == "api_error"
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from zluda_stack.gateway.blocks import IMAGE_LEFT_OUT, TOOL_FAILED
+from zluda_stack.gateway.blocks import TOOL_FAILED
 from zluda_stack.gateway.errors import Fault
 from zluda_stack.gateway.messages import MessagesRequest
 
@@ -144,13 +144,17 @@ def test_a_tool_that_runs_on_other_servers_only_is_refused(kind: str) -> None:
         edited(USER, tools=[{"type": kind, "name": "x"}])
 
 
-def test_images_become_words_when_the_model_cannot_see() -> None:
-    inside = {"type": "tool_result", "tool_use_id": "1", "content": [PNG]}
-    messages = (turn("user", inside), turn("user", PNG, text("what is it?")))
+@pytest.mark.parametrize(
+    "block", [PNG, {"type": "tool_result", "tool_use_id": "1", "content": [PNG]}]
+)
+def test_an_image_that_the_model_cannot_see_is_refused_in_the_words_that_claude_code_knows(
+    block: dict[str, Any],
+) -> None:
+    messages = (turn("user", block),)
     assert edited(*messages)["messages"] == list(messages)
-    blind = edited(*messages, sees_images=False)["messages"]
-    assert blind[0]["content"][0]["content"] == [text(IMAGE_LEFT_OUT)]
-    assert blind[1]["content"] == [text(IMAGE_LEFT_OUT), text("what is it?")]
+    with pytest.raises(Fault, match="capability_rejected: image_block") as refused:
+        edited(*messages, sees_images=False)
+    assert refused.value.status == 400
 
 
 @pytest.mark.parametrize(
@@ -170,7 +174,7 @@ def test_a_document_of_text_becomes_text(source: dict[str, Any]) -> None:
 @pytest.mark.parametrize("kind", ["base64", "url", "file"])
 def test_a_pdf_is_refused(kind: str) -> None:
     document = {"type": "document", "source": {"type": kind, "data": "JVBERi0="}}
-    with pytest.raises(Fault, match="PDF") as refused:
+    with pytest.raises(Fault, match=r"PDF.*capability_rejected: document_block") as refused:
         edited(turn("user", document))
     assert refused.value.status == 400
 

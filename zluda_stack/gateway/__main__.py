@@ -34,6 +34,12 @@ def _arguments() -> argparse.ArgumentParser:
         "serve the models that they are named after",
     )
     parser.add_argument(
+        "--upstream-dialect",
+        choices=("llama.cpp", "openai"),
+        default="llama.cpp",
+        help="what the model servers speak: llama.cpp's own, or OpenAI's API only (vLLM and others)",
+    )
+    parser.add_argument(
         "--slots",
         type=_positive,
         metavar="N",
@@ -105,7 +111,11 @@ def main(arguments: list[str] | None = None) -> None:
     except (OSError, ValueError) as error:
         sys.exit(f"cannot read the keys: {error}")
     uvicorn.run(
-        Gateway(Pool(_servers(options), queue=options.queue), keys),
+        Gateway(
+            Pool(_servers(options), queue=options.queue),
+            keys,
+            openai_only=options.upstream_dialect == "openai",
+        ),
         host=options.bind,
         port=options.port,
         log_config=None,

@@ -1,8 +1,7 @@
 """The ASGI application: checks the key, passes bytes both ways, tells failures in the dialect.
 
-Requests and good answers pass unparsed, but for the list of models. What a client must be able
-to rely on is here: the answer of the endpoint itself while the model server is away, and that a
-client which goes away stops the work at once.
+Who answers which path is in dispatch.py. What a client must be able to rely on is here: that a
+failure is told in its dialect, and that a client which goes away stops the work at once.
 """
 
 from __future__ import annotations
@@ -11,19 +10,19 @@ import asyncio
 import json
 import logging
 from typing import Any
-from urllib.parse import unquote
 
-from zluda_stack.gateway import models
 from zluda_stack.gateway.admission import Wish
 from zluda_stack.gateway.affinity import Opening, opening
 from zluda_stack.gateway.auth import Keys
+from zluda_stack.gateway.backend import Backend
+from zluda_stack.gateway.dispatch import answerer
 from zluda_stack.gateway.errors import Fault
 from zluda_stack.gateway.exchange import HEALTH, ClientGone, Exchange, Receive, Scope, Send
-from zluda_stack.gateway.forward import forward
+from zluda_stack.gateway.page_answer import answer_page
 from zluda_stack.gateway.pool import Pool
 from zluda_stack.gateway.quota import Quotas
 from zluda_stack.gateway.routes import computes
-from zluda_stack.gateway.server import LOADING, Server
+from zluda_stack.gateway.streams import Patience
 from zluda_stack.gateway.upstream import Upstream
 from zluda_stack.keyring import Key
 
@@ -38,7 +37,17 @@ _log = logging.getLogger(__name__)
 class Gateway:
     """The endpoint as an ASGI 3 application."""
 
-    def __init__(self, pool: Pool, keys: Keys, *, body_limit: int = BODY_LIMIT) -> None:
+    def __init__(
+        self,
+        pool: Pool,
+        keys: Keys,
+        *,
+        body_limit: int = BODY_LIMIT,
+        openai_only: bool = False,
+        patience: Patience | None = None,
+    ) -> None:
+        self._openai_only = openai_only
+        self._patience = patience or Patience()
         self._pool = pool
         self._keys = keys
         self._quotas = Quotas()
@@ -90,42 +99,25 @@ class Gateway:
             raise Fault(400, "the request target must be a path")
         elif exchange.path == HEALTH:
             await self._health(exchange)
+        elif exchange.method == "GET" and exchange.path == "/":
+            await answer_page(exchange, self._pool)
         else:
             key = self._keys.require(exchange.headers)
             if computes(exchange.method, exchange.path):
                 self._quotas.count_request(key)
             content = await exchange.read_body(self._body_limit)
-            listing = exchange.method == "GET" and _lists_models(exchange.path)
-            upstream = self._upstream(key, exchange, content)
-            work = self._models(exchange) if listing else forward(exchange, content, upstream)
-            await exchange.unless_client_leaves(work)
+            backend = self._backend(key, exchange, content)
+            answer = answerer(exchange.method, exchange.path)
+            await exchange.unless_client_leaves(answer(exchange, content, backend))
 
-    def _upstream(self, key: Key, exchange: Exchange, content: bytes) -> Upstream:
-        """The model servers for one request. What it asks for is read where it matters only."""
+    def _backend(self, key: Key, exchange: Exchange, content: bytes) -> Backend:
+        """What answers one request. What it asks for is read where it matters only."""
         asked = opening(exchange.headers, content) if self._pool.chooses else Opening()
-        return Upstream(self._pool, Wish(key.name, asked.model, asked.conversation))
+        upstream = Upstream(self._pool, Wish(key.name, asked.model, asked.conversation))
+        return Backend(upstream, self._patience, self._openai_only)
 
     async def _health(self, exchange: Exchange) -> None:
         fault = await self._pool.ready()
         told = {"status": "unavailable", "message": fault.message} if fault else {"status": "ok"}
         headers = [(b"content-type", b"application/json")]
         await exchange.respond(fault.status if fault else 200, headers, json.dumps(told).encode())
-
-    async def _models(self, exchange: Exchange) -> None:
-        told = models.merged(await asyncio.gather(*map(_models_of, self._pool.one_of_each_model())))
-        name = exchange.path.removeprefix(models.LIST_PATH).removeprefix("/")
-        if name:
-            told = models.named(told, unquote(name))
-        headers = [(b"content-type", b"application/json")]
-        await exchange.respond(200, headers, json.dumps(told).encode())
-
-
-async def _models_of(server: Server) -> models.JsonObject:
-    async with server.send("GET", models.LIST_PATH.encode(), [], b"") as response:
-        if not response.is_success:
-            raise Fault(503, LOADING)
-        return models.every_name(await response.aread())
-
-
-def _lists_models(path: str) -> bool:
-    return path == models.LIST_PATH or path.startswith(models.LIST_PATH + "/")

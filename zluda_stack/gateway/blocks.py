@@ -15,7 +15,15 @@ from zluda_stack.gateway.errors import Fault
 Block = dict[str, Any]
 
 TOOL_FAILED = "The tool reports an error:"
-IMAGE_LEFT_OUT = "[An image was here. The model that runs here cannot see images.]"
+
+# The words in brackets are those at which Claude Code sends the request again without its images,
+# or its documents, and goes on (2.1.332, seen 2026-11-30). At any others it repeats the whole
+# request six times and then fails.
+_NO_IMAGES = "the model that runs here cannot see images (capability_rejected: image_block)"
+_NO_PDF = (
+    "PDF and remote documents are not supported by this endpoint: send their text "
+    "(capability_rejected: document_block)"
+)
 
 _AS_THEY_ARE = frozenset({"text", "tool_use", "thinking"})
 # What Anthropic's own servers did or hid in an earlier turn: no model here can use it.
@@ -52,7 +60,7 @@ def _reduced(block: Block, *, sees_images: bool) -> Iterator[Block]:
     if kind in _AS_THEY_ARE or (kind == "image" and sees_images):
         yield block
     elif kind == "image":
-        yield text(IMAGE_LEFT_OUT)
+        raise Fault(400, _NO_IMAGES)
     elif kind == "tool_result":
         yield _tool_result(block, sees_images=sees_images)
     elif kind == "document":
@@ -101,9 +109,4 @@ def _document(block: Block, *, sees_images: bool) -> Iterator[Block]:
     elif source.get("type") == "content" and isinstance(source.get("content"), list):
         yield from reduced(source["content"], sees_images=sees_images)
     else:
-        # The last words are those by which Claude Code knows to send its files as text.
-        raise Fault(
-            400,
-            "PDF and remote documents are not supported by this endpoint: send their text "
-            "(capability_rejected: document_block)",
-        )
+        raise Fault(400, _NO_PDF)

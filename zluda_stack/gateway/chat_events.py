@@ -6,7 +6,7 @@ import msgspec
 
 from zluda_stack.gateway import errors
 from zluda_stack.gateway.errors import INCOMPLETE, Dialect, Fault
-from zluda_stack.gateway.events import WholeEvents
+from zluda_stack.gateway.events import WholeEvents, events_of
 from zluda_stack.gateway.openai_request import MODEL_FIELD
 from zluda_stack.gateway.refusals import fault_of
 
@@ -41,7 +41,7 @@ class ChatEvents:
         if _DONE in data or _ERROR in data:
             self._complete = True
         if _ERROR in data:
-            data = b"".join(self._told(event) for event in data.split(b"\n\n") if event)
+            data = b"".join(map(self._told, events_of(data)))
         return data
 
     def rest(self) -> bytes:
@@ -63,4 +63,4 @@ class ChatEvents:
         if event.startswith(_ERROR):
             fault = fault_of(Dialect.OPENAI, 500, event.removeprefix(b"data: "))
             return errors.event(Dialect.OPENAI, fault, self._request_id)
-        return event + b"\n\n"
+        return event

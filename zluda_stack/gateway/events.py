@@ -47,3 +47,8 @@ def _last_end(data: bytes) -> int:
         (at + len(one) for one in _SEPARATORS if (at := data.rfind(one)) >= 0),
         default=0,
     )
+
+
+def events_of(data: bytes) -> list[bytes]:
+    """The whole events in `data`, each with its end; they must end as llama.cpp's do."""
+    return [event + b"\n\n" for event in data.split(b"\n\n") if event]

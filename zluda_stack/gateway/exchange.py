@@ -45,6 +45,7 @@ class Exchange:
         # Clients whose base URL ends in /v1 add their own.
         raw_path = raw_path[3:] if raw_path.startswith(b"/v1/v1/") else raw_path
         query: bytes = scope["query_string"]
+        self.scheme: str = scope.get("scheme", "http")
         self.method: str = scope["method"]
         self.headers: Headers = list(scope["headers"])
         self.path = raw_path.decode("ascii", "replace")

@@ -52,7 +52,7 @@ def forced(chat: JsonObject, schema: JsonObject) -> JsonObject:
 
 def forced_message(answer: bytes, model: str, stop_sequences: tuple[str, ...]) -> JsonObject:
     """The message of a forced `answer`. Raises Fault."""
-    message = message_of(answer, model, stop_sequences)
+    message = message_of(answer, model, stop_sequences, one_call=True)
     words = "".join(one["text"] for one in message["content"] if one["type"] == "text")
     return {**message, **_told(words, message["stop_reason"])}
 

@@ -14,7 +14,7 @@ import msgspec
 
 from zluda_stack.gateway import errors
 from zluda_stack.gateway.errors import INCOMPLETE, Dialect, Fault
-from zluda_stack.gateway.events import WholeEvents
+from zluda_stack.gateway.events import WholeEvents, events_of
 from zluda_stack.gateway.refusals import fault_of
 
 PING = b'event: ping\ndata: {"type":"ping"}\n\n'
@@ -124,11 +124,6 @@ def sse(event: JsonObject) -> bytes:
     """`event` as a server-sent event named after its type."""
     kind = str(event["type"]).encode()
     return b"event: %s\ndata: %s\n\n" % (kind, msgspec.json.encode(event))
-
-
-def events_of(data: bytes) -> list[bytes]:
-    """The whole events in `data`, each with its end."""
-    return [event + b"\n\n" for event in data.split(b"\n\n") if event]
 
 
 def _line(event: bytes) -> bytes:

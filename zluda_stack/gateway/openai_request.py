@@ -52,15 +52,17 @@ def _with_one_tool(content: bytes, checked: _Request) -> bytes:
 
     llama.cpp's server takes a choice that is an object for "auto" without a word.
     """
-    choice = checked.tool_choice
-    function = choice.get("function") if isinstance(choice, dict) else None
-    name = function.get("name") if isinstance(function, dict) else None
-    chosen = [
-        tool
-        for tool in checked.tools or ()
-        if isinstance(tool.get("function"), dict) and tool["function"].get("name") == name
-    ]
+    name = _function_name(checked.tool_choice)
+    chosen = [tool for tool in checked.tools or () if name and _function_name(tool) == name]
     if not chosen:
         return content
     body = msgspec.json.decode(content, type=dict[str, Raw])
     return msgspec.json.encode({**body, "tools": chosen, "tool_choice": "required"})
+
+
+def _function_name(told: object) -> object:
+    """The name in a tool or a choice of one: the Responses API has it one level higher."""
+    if not isinstance(told, dict):
+        return None
+    function = told.get("function")
+    return (function if isinstance(function, dict) else told).get("name")

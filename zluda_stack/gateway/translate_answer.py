@@ -85,11 +85,18 @@ class _Completion(Struct):
     usage: Usage | None = None
 
 
-def message_of(answer: bytes, model: str, stop_sequences: tuple[str, ...]) -> JsonObject:
-    """The message for a client that asked for `model`. Raises Fault."""
+def message_of(
+    answer: bytes, model: str, stop_sequences: tuple[str, ...], *, one_call: bool
+) -> JsonObject:
+    """The message for a client that asked for `model`, with the first tool call only when
+    `one_call`. Raises Fault."""
     try:
         completion = msgspec.json.decode(answer, type=_Completion)
         choice = completion.choices[0]
+        calls = choice.message.tool_calls or []
+        if one_call and len(calls) > 1:
+            choice.message.tool_calls = calls[:1]
+            choice.finish_reason = "tool_calls"  # whatever ended the others
         content = _content(choice.message)
     except (msgspec.MsgspecError, UnicodeDecodeError, IndexError) as error:
         raise Fault(502, "the model server's answer has another shape") from error

@@ -48,6 +48,7 @@ class TranslatedEvents:
         self._open: str | int | None = None  # the kind of the open block, or its tool call
         self._stop: JsonObject | None = None
         self._usage = Usage()
+        self._cut = False  # calls were left out
 
     def begin(self, input_tokens: int) -> bytes:
         """The first event."""
@@ -82,7 +83,8 @@ class TranslatedEvents:
         for choice in chunk.choices[:1]:
             told += self._said(choice.delta)
             if choice.finish_reason is not None:
-                self._stop = stop_of(choice.finish_reason, choice.stop_reason, self._stop_sequences)
+                reason = "tool_calls" if self._cut else choice.finish_reason
+                self._stop = stop_of(reason, choice.stop_reason, self._stop_sequences)
         return told
 
     def _said(self, said: Said) -> bytes:
@@ -95,7 +97,9 @@ class TranslatedEvents:
             told += self._in("text", {"type": "text", "text": ""})
             told += self._delta({"type": "text_delta", "text": said.content})
         for call in said.tool_calls or ():
-            if call.index == 0 or not self._one_call:
+            if self._one_call and call.index > 0:
+                self._cut = True
+            else:
                 told += self._called(call)
         return told
 

@@ -74,7 +74,7 @@ def _translated(request: MessagesRequest, body: JsonObject, *, one_call: bool) -
         content=msgspec.json.encode(chat_request(body, request.schema)),
         target=_CHAT,
         editor=TranslatedEvents(*asked, one_call=one_call),
-        message=lambda answer: message_of(answer, *asked),
+        message=lambda answer: message_of(answer, *asked, one_call=one_call),
     )
 
 

@@ -1,0 +1,31 @@
+"""Who answers which path."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from zluda_stack.gateway import models
+from zluda_stack.gateway.backend import Backend
+from zluda_stack.gateway.exchange import Exchange
+from zluda_stack.gateway.forward import forward
+from zluda_stack.gateway.messages_answer import answer_messages, count_tokens
+from zluda_stack.gateway.models_answer import answer_models
+from zluda_stack.gateway.openai_answer import answer_chat, answer_completion, answer_response
+
+Answerer = Callable[[Exchange, bytes, Backend], Awaitable[None]]
+
+_POSTED: dict[str, Answerer] = {
+    "/v1/messages": answer_messages,
+    "/v1/messages/count_tokens": count_tokens,
+    "/v1/chat/completions": answer_chat,
+    "/v1/completions": answer_completion,
+    "/v1/responses": answer_response,
+}
+
+
+def answerer(method: str, path: str) -> Answerer:
+    """Who answers `path`; what nobody here knows goes to the model server as it is."""
+    if method == "POST":
+        return _POSTED.get(path, forward)
+    listing = path == models.LIST_PATH or path.startswith(models.LIST_PATH + "/")
+    return answer_models if method == "GET" and listing else forward

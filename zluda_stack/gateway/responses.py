@@ -1,0 +1,90 @@
+"""OpenAI's Responses API: an answer that was cut off says so.
+
+llama.cpp's server calls every answer completed (builds 11434 to 11669, 2026-11-30), and does not
+say what ended it. So an answer that is as long as was allowed counts as cut off; in the rare
+case that the model ended with just that token too.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from zluda_stack.gateway.chat_events import ChatEvents
+from zluda_stack.gateway.errors import Fault
+from zluda_stack.gateway.events import events_of
+
+JsonObject = dict[str, Any]
+
+_COMPLETED = b"event: response.completed\n"
+
+
+class _Usage(Struct):
+    output_tokens: int = 0
+
+
+class _Response(Struct):
+    usage: _Usage = msgspec.field(default_factory=_Usage)
+
+
+class _Request(Struct):
+    max_output_tokens: int | None = None
+
+
+def limit_of(content: bytes) -> int | None:
+    """The most tokens that the request `content` allows for its answer. Raises Fault 400."""
+    try:
+        return msgspec.json.decode(content, type=_Request).max_output_tokens
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise Fault(400, f"the request is not valid: {error}") from error
+
+
+def told(response: bytes, limit: int | None) -> bytes:
+    """`response`, a whole one, with its true status."""
+    return _incomplete(response) if _is_cut_off(response, limit) else response
+
+
+class ResponseEvents(ChatEvents):
+    """Edits one stream: the name of the model, errors, and the event that ends it."""
+
+    def __init__(self, model: str, limit: int | None, request_id: str) -> None:
+        super().__init__(model, request_id)
+        self._limit = limit
+
+    def feed(self, chunk: bytes) -> bytes:
+        """What to send for `chunk`; always whole events."""
+        data = super().feed(chunk)
+        if _COMPLETED in data:
+            self._complete = True
+            data = b"".join(map(self._ended, events_of(data)))
+        return data
+
+    def _ended(self, event: bytes) -> bytes:
+        if not event.startswith(_COMPLETED):
+            return event
+        told = msgspec.json.decode(event.partition(b"data: ")[2], type=dict[str, msgspec.Raw])
+        response = bytes(told["response"])
+        if not _is_cut_off(response, self._limit):
+            return event
+        ended = {
+            **told,
+            "type": "response.incomplete",
+            "response": msgspec.Raw(_incomplete(response)),
+        }
+        return b"event: response.incomplete\ndata: %s\n\n" % msgspec.json.encode(ended)
+
+
+def _is_cut_off(response: bytes, limit: int | None) -> bool:
+    if limit is None:
+        return False
+    return msgspec.json.decode(response, type=_Response).usage.output_tokens >= limit
+
+
+def _incomplete(response: bytes) -> bytes:
+    whole = msgspec.json.decode(response, type=JsonObject)
+    for item in (whole.get("output") or ())[-1:]:
+        item["status"] = "incomplete"
+    reason = {"reason": "max_output_tokens"}
+    return msgspec.json.encode({**whole, "status": "incomplete", "incomplete_details": reason})
