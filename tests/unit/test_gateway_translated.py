@@ -25,6 +25,7 @@ TOOL = {
     },
 }
 OTHER = {"name": "other", "input_schema": {"type": "object"}}
+MODELS = whole(b'{"data":[{"id":"m"}]}')
 SCHEMA = {"type": "object", "properties": {"title": {"type": "string"}}}
 
 
@@ -130,11 +131,9 @@ def test_a_conversation_with_tools_and_images_is_asked_in_openais_api(
 def test_a_whole_answer_is_told_as_a_message(
     tmp_path: Path, play: Start, reason: str, told: str
 ) -> None:
-    play(
-        completion(
-            reason, content="text", reasoning_content="hm", tool_calls=[call(0, "add", '{"a":1}')]
-        )
-    )
+    calls = [call(0, "add", '{"a":1}')]
+    said = completion(reason, content="text", reasoning_content="hm", tool_calls=calls)
+    play({CHAT: said, "/v1/models": MODELS})
     message = ask(tmp_path, MESSAGES, body(), openai_only=True).json()
     assert [block["type"] for block in message["content"]] == ["thinking", "text", "tool_use"]
     assert message["content"][2] == {
@@ -165,7 +164,7 @@ def test_a_stream_of_thinking_text_and_calls_in_fragments_is_told_block_by_block
         {"tool_calls": [call(0, None, ":1}")]},
         {"tool_calls": [call(1, "other", "{}")]},
     )
-    play(stream(*chunks(*deltas, reason="tool_calls")))
+    play({CHAT: stream(*chunks(*deltas, reason="tool_calls")), "/v1/models": MODELS})
     events = ask(tmp_path, MESSAGES, body(stream=True), openai_only=True).events()
     blocks = [event["content_block"] for event in events if "content_block" in event]
     assert [block["type"] for block in blocks] == ["thinking", "text", "tool_use", "tool_use"]
@@ -191,29 +190,43 @@ def test_a_stream_of_thinking_text_and_calls_in_fragments_is_told_block_by_block
 def test_a_translated_stream_that_breaks_off_is_told_as_an_error(
     tmp_path: Path, play: Start, ending: Script
 ) -> None:
-    play(ending)
+    play({CHAT: ending, "/v1/models": MODELS})
     events = ask(tmp_path, MESSAGES, body(stream=True), openai_only=True).events()
     assert (events[-1]["type"], events[-1]["error"]["type"]) == ("error", "api_error")
 
 
 def test_an_error_in_a_translated_stream_is_told(tmp_path: Path, play: Start) -> None:
-    play(stream(b'data: {"error":{"message":"Compute error.","code":500}}\n\n'))
+    failed = stream(b'data: {"error":{"message":"Compute error.","code":500}}\n\n')
+    play({CHAT: failed, "/v1/models": MODELS})
     events = ask(tmp_path, MESSAGES, body(stream=True), openai_only=True).events()
     assert events[-1]["error"]["message"] == "Compute error."
 
 
 def test_an_answer_of_another_shape_is_the_servers_fault(tmp_path: Path, play: Start) -> None:
-    play(whole(b'{"choices":[]}'))
+    play({CHAT: whole(b'{"choices":[]}'), "/v1/models": MODELS})
     assert ask(tmp_path, MESSAGES, body(), openai_only=True).status == 502
 
 
 def test_tokens_are_counted_by_the_servers_own_tokenizer(tmp_path: Path, play: Start) -> None:
-    server = play({"/tokenize": whole(b'{"count":17,"max_model_len":99}')})
+    server = play({"/tokenize": whole(b'{"count":17}'), "/v1/models": MODELS})
     answer = ask(tmp_path, f"{MESSAGES}/count_tokens", body(tools=[TOOL]), openai_only=True)
     assert answer.json() == {"input_tokens": 17}
     asked = json.loads(server.bodies("/tokenize")[0])
     assert asked["messages"] == [{"role": "user", "content": "hi"}]
     assert asked["tools"][0]["function"]["name"] == "add"
+
+
+@pytest.mark.parametrize(("asked", "served"), [("claude-x", "org/real"), ("other", "other")])
+@pytest.mark.parametrize("path", [MESSAGES, CHAT])
+def test_a_server_is_asked_by_a_name_that_it_serves_and_the_client_gets_its_own(
+    tmp_path: Path, play: Start, path: str, asked: str, served: str
+) -> None:
+    listed = whole(b'{"data":[{"id":"org/real"},{"id":"other"}]}')
+    answer = whole(b'{"model":"org/real","choices":[{"message":{"content":"a"}}]}')
+    server = play({CHAT: answer, "/v1/models": listed})
+    told = ask(tmp_path, path, body(model=asked), openai_only=True).json()
+    assert sent(server)["model"] == served
+    assert told["model"] == asked
 
 
 def test_a_schema_of_the_answer_reaches_llama_cpp(tmp_path: Path, play: Start) -> None:

@@ -37,7 +37,7 @@ def _arguments() -> argparse.ArgumentParser:
         "--upstream-dialect",
         choices=("llama.cpp", "openai"),
         default="llama.cpp",
-        help="what the model servers speak: llama.cpp's own, or OpenAI's API only (vLLM and others)",
+        help="what the model servers speak: llama.cpp's own, or OpenAI's API only (vLLM, others)",
     )
     parser.add_argument(
         "--slots",

@@ -12,7 +12,7 @@ from zluda_stack.gateway.backend import Backend
 from zluda_stack.gateway.errors import Dialect, Fault
 from zluda_stack.gateway.exchange import Exchange
 from zluda_stack.gateway.messages import MessagesRequest
-from zluda_stack.gateway.models_answer import model_facts
+from zluda_stack.gateway.models_answer import model_facts, served_name
 from zluda_stack.gateway.refusals import too_long
 from zluda_stack.gateway.streams import StreamedAnswer, whole_answer
 from zluda_stack.gateway.translate_request import chat_request
@@ -50,7 +50,10 @@ async def count_tokens(exchange: Exchange, content: bytes, backend: Backend) -> 
 
 async def _edited(request: MessagesRequest, backend: Backend) -> JsonObject:
     sees_images = request.has_images and (await model_facts(backend)).sees_images
-    return request.edited(sees_images=sees_images)
+    body = request.edited(sees_images=sees_images)
+    if backend.openai_only:
+        body["model"] = await served_name(backend, request.model)
+    return body
 
 
 async def _counted(

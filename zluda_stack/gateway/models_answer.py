@@ -36,6 +36,15 @@ async def model_facts(backend: Backend) -> ModelFacts:
     return models.facts_of(await listed_by(backend.upstream.pool))
 
 
+async def served_name(backend: Backend, asked: str) -> str:
+    """The name to ask the model server by: others than llama.cpp's refuse one that they do not
+    serve. Raises Fault."""
+    if not backend.openai_only:
+        return asked
+    names = [model["id"] for model in (await listed_by(backend.upstream.pool))["data"]]
+    return asked if asked in names or not names else str(names[0])
+
+
 async def listed_by(pool: Pool) -> JsonObject:
     """The list of all models. Raises Fault."""
     return models.merged(await asyncio.gather(*map(_of_server, pool.one_of_each_model())))

@@ -10,19 +10,20 @@ from zluda_stack.gateway import infill, responses
 from zluda_stack.gateway.backend import Backend
 from zluda_stack.gateway.chat_events import ChatEvents
 from zluda_stack.gateway.exchange import Exchange
+from zluda_stack.gateway.models_answer import served_name
 from zluda_stack.gateway.openai_request import OpenAIRequest, renamed
 from zluda_stack.gateway.streams import StreamedAnswer, StreamEditor, whole_answer
 
 
 async def answer_chat(exchange: Exchange, content: bytes, backend: Backend) -> None:
-    """Let the model answer a chat. Raises Fault."""
+    """Let the model answer a chat, or continue a text. Raises Fault."""
     request = OpenAIRequest(content)
+    asked = request.content_for(await served_name(backend, request.model))
     if request.stream:
         editor = ChatEvents(request.model, exchange.request_id)
-        await _streamed(exchange, request.content, backend, editor)
+        await _streamed(exchange, asked, backend, editor)
     else:
-        open_ = backend.send(exchange, request.content)
-        status, headers, data = await whole_answer(exchange, open_)
+        status, headers, data = await whole_answer(exchange, backend.send(exchange, asked))
         await exchange.respond(status, headers, renamed(data, request.model))
 
 

@@ -38,6 +38,13 @@ class OpenAIRequest:
         self.model = checked.model or ""
         self.stream = bool(checked.stream)
 
+    def content_for(self, model: str) -> bytes:
+        """The request as bytes, with `model` as its model."""
+        if model == self.model:
+            return self.content
+        body = msgspec.json.decode(self.content, type=dict[str, Raw])
+        return msgspec.json.encode({**body, "model": model})
+
 
 def renamed(answer: bytes, model: str) -> bytes:
     """`answer` with `model` as the name of its model; unchanged when that is ""."""
