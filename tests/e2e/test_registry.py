@@ -99,8 +99,9 @@ def plan(registry: str) -> Iterator[Plan]:
         for image in made.images
     )
     yield structs.replace(made, images=images)
-    for image in images:
-        subprocess.run(["docker", "rmi", "--force", image.tag], capture_output=True, check=False)
+    pulled = docker("images", "--quiet", "--filter", f"reference={registry}/*").split()
+    left = {*(image.tag for image in images), *pulled}
+    subprocess.run(["docker", "rmi", "--force", *left], capture_output=True, check=False)
 
 
 class Scene:
