@@ -93,3 +93,16 @@ def test_c27_the_catalogue_decides_whose_kernels_are_taken(
     gpu = plan_for(host(case)).gpu
     assert gpu is not None
     assert (gpu.kernel_target, gpu.hsa_override) == (kernels, override)
+
+
+@pytest.mark.parametrize(
+    ("case", "target"), [("igpu-gfx1036-alone", "gfx1036"), ("radeon-860m-gfx1152", "gfx1152")]
+)
+def test_c27_where_nobodys_kernels_are_known_to_serve_the_cpu_computes_and_says_why(
+    case: str, target: str
+) -> None:
+    plan = plan_for(host(case))
+    reason = f"rocBLAS has no kernels for {target}, and nobody has reported a way round"
+    assert (plan.engine, plan.images, plan.unmet) == ("embedded", (), ())
+    assert reason in plan.headline
+    assert [entry.reason for entry in plan.skipped] == [reason]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections import Counter
 from pathlib import Path
@@ -13,8 +14,10 @@ from zluda_stack.catalog import explain
 from zluda_stack.catalog.load import load
 from zluda_stack.catalog.schema import Catalog, ZludaSupport
 from zluda_stack.errors import StackError
+from zluda_stack.plan.gpu_target import lacks_kernels
 
 DATA = Path(explain.__file__).parent / "data"
+MANUAL = Path(__file__).parents[2] / "docs" / "gpus.md"
 
 
 @pytest.fixture(scope="module")
@@ -50,10 +53,23 @@ def test_zluda_is_said_to_work_on_wave32_only(catalog: Catalog) -> None:
         assert (gpu.zluda is ZludaSupport.YES) == (gpu.wavefront == 32), gpu.target
 
 
-def test_the_default_combination_is_for_every_target_of_zluda(catalog: Catalog) -> None:
+def test_the_default_combination_is_for_every_target_that_an_image_can_be_built_for(
+    catalog: Catalog,
+) -> None:
     targets = catalog.combinations[catalog.defaults.combination].targets
-    supported = [gpu.target for gpu in catalog.gpus.values() if gpu.zluda is ZludaSupport.YES]
-    assert list(targets) == supported
+    served = [gpu for gpu in catalog.gpus.values() if gpu.zluda is ZludaSupport.YES]
+    with_kernels = [gpu.target for gpu in served if not lacks_kernels(gpu)]
+    assert list(targets) == with_kernels
+    assert not {"gfx1011", "gfx1036", "gfx1152", "gfx1153"} & set(targets)
+
+
+def test_the_manual_names_the_targets_that_are_passed_over_for_want_of_kernels(
+    catalog: Catalog,
+) -> None:
+    (row,) = [line for line in MANUAL.read_text().splitlines() if "nobody has reported" in line]
+    bare = [gpu.target for gpu in catalog.gpus.values() if lacks_kernels(gpu)]
+    served = [target for target in bare if catalog.gpus[target].zluda is ZludaSupport.YES]
+    assert re.findall(r"gfx[0-9a-f]+", row) == served
 
 
 def test_kernels_are_borrowed_only_where_there_are_none_and_from_a_target_that_has_some(

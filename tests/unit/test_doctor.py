@@ -53,7 +53,7 @@ RULES = [
     ("C13", "strix-halo-nomodeset", "kernel.nomodeset", Status.FAIL),
     ("C18", "disk-with-30-gb-free", "images.disk-too-small", Status.FAIL),
     ("C27", "rx-6700-xt-gfx1031", "images.no-kernels", Status.WARN),
-    ("C27", "igpu-gfx1036-alone", "images.no-kernels", Status.FAIL),
+    ("C27", "igpu-gfx1036-alone", "hardware.no-kernels", Status.WARN),
 ]
 
 
@@ -70,7 +70,33 @@ def test_a_known_trouble_is_told_by_its_check(
 def test_the_discrete_card_is_named_and_the_other_with_the_reason() -> None:
     told = finding(examined("igpu-gfx1036-and-dgpu-gfx1201"), "hardware.choice")
     assert told.status is Status.OK
-    assert re.match(r"gfx1201 .*; not gfx1036 .*: integrated", told.evidence)
+    assert re.match(r"gfx1201 .*; not gfx1036 .*: rocBLAS has no kernels", told.evidence)
+
+
+def test_a_card_without_kernels_is_told_how_others_are_tried_and_that_this_is_unproven() -> None:
+    told = finding(examined("radeon-860m-gfx1152"), "hardware.no-kernels")
+    assert "gfx1152" in told.evidence
+    assert "11.5.0 for gfx1150: unproven" in told.reason
+    tried = examined("radeon-860m-gfx1152", hsa_override="11.5.0")
+    assert finding(tried, "hardware.no-kernels").status is Status.OK
+    borrowed = finding(tried, "images.no-kernels")
+    assert "those of gfx1150 are taken" in borrowed.evidence
+    assert "nobody has reported" in borrowed.reason
+    reported = finding(examined("rx-6700-xt-gfx1031"), "images.no-kernels")
+    assert "users report" in reported.reason
+
+
+@pytest.mark.parametrize("override", ["9.0.0", "10.3.1", "11.0.9"])
+def test_an_override_that_cannot_serve_is_told_with_the_way_to_be_rid_of_it(override: str) -> None:
+    environment = {"HSA_OVERRIDE_GFX_VERSION": override}
+    found = examined(structs.replace(host(RADEON), environment=environment))
+    assert ids(found, Status.FAIL) == ["settings.override-target"]
+    assert found.cause is not None
+    assert found.cause.exit_code == ExitCode.REFUSED
+    assert found.cause.fix is not None
+    assert found.cause.fix.command == "unset HSA_OVERRIDE_GFX_VERSION"
+    on_cpu = examined(structs.replace(host("vega-apu-gfx90c"), environment=environment))
+    assert ids(on_cpu, Status.FAIL) == []
 
 
 def test_groups_are_joined_by_number_whatever_their_names() -> None:

@@ -16,7 +16,7 @@ from zluda_stack.host.facts import HostFacts, PciDisplay
 
 CARDS = (
     card("gfx1100", 0, gib=24, name="Radeon RX 7900 XTX", unique_id="GPU-a20049f7cb1d1a3f"),
-    card("gfx1036", 1, gib=1, gtt_bytes=30 * GIB),
+    card("gfx1035", 1, gib=1, gtt_bytes=30 * GIB),
     card("gfx906", 2, gib=32),
     card(None, 3, pci=None, render_node=None, vram_bytes=None),
 )
@@ -48,11 +48,21 @@ def test_the_table_has_a_line_for_each_card_with_all_that_is_known() -> None:
     for part in ("Radeon RX 7900 XTX", "gfx1100", "discrete", "24.0 GiB", "0000:03:00.0"):
         assert part in lines[0]
     assert lines[0].endswith("chosen")
-    assert "such as Ryzen" in lines[1]
+    assert "such as Radeon 680M" in lines[1]
     assert "integrated" in lines[1]
     assert "30.0 GiB" in lines[1]
     assert "ZLUDA needs wave32" in lines[2]
     assert "missing" in lines[3]
+
+
+def test_a_card_without_kernels_is_told_so_though_zluda_supports_it() -> None:
+    lone = machine(card("gfx1036", 0, gib=1))
+    (row,) = rows(lone)
+    assert (row["chosen"], row["zluda"]) == (False, "yes")
+    assert "rocBLAS has no kernels for gfx1036" in row["reason"]
+    given = {"HSA_OVERRIDE_GFX_VERSION": "10.3.0"}
+    (tried,) = rows(structs.replace(lone, environment=given))
+    assert tried["chosen"] is True
 
 
 def test_json_says_the_same_and_how_to_name_the_card() -> None:

@@ -197,6 +197,17 @@ def test_only_the_kernels_of_the_target_or_of_its_sibling_are_built_in() -> None
     assert borrowed.arguments["KERNEL_TARGET"] == "gfx1030"
 
 
+def test_the_kernels_that_an_override_asks_for_are_built_in_and_named_in_env() -> None:
+    plan = plan_for(host("rx-7600-gfx1102"), hsa_override="11.0.0")
+    assert plan.gpu is not None
+    assert (plan.gpu.target, plan.gpu.kernel_target) == ("gfx1102", "gfx1100")
+    assert plan.images[1].arguments["KERNEL_TARGET"] == "gfx1100"
+    assert plan.host_environment["ZLUDA_STACK_KERNEL_TARGET"] == "gfx1100"
+    own = plan_for(host("rx-7600-gfx1102"), hsa_override="11.0.2")
+    assert (own.images[1].arguments["KERNEL_TARGET"], own.gpus[0].kernel_target) == ("", None)
+    assert "ZLUDA_STACK_KERNEL_TARGET" not in own.host_environment
+
+
 def test_the_debian_variant_is_built_on_debian_alone() -> None:
     image = plan_for(host(RADEON), variant="debian").images[0]
     assert (image.development.name, image.runtime.name) == ("debian", "debian")
@@ -208,7 +219,7 @@ def test_an_unknown_variant_names_those_that_there_are() -> None:
 
 def test_every_supported_target_gives_a_plan_with_images_and_services() -> None:
     facts = host(LAPTOP)
-    for target in ("gfx1010", "gfx1030", "gfx1036", "gfx1100", "gfx1151", "gfx1201"):
+    for target in ("gfx1010", "gfx1030", "gfx1035", "gfx1100", "gfx1151", "gfx1201"):
         plan = plan_for(facts, gpu=target)
         assert [service.name for service in plan.services] == ["model", "inference", "endpoint"]
         assert plan.images[0].development.digest

@@ -19,7 +19,7 @@ IGPU_FIRST = "igpu-gfx1036-and-dgpu-gfx1201"
 
 XTX = card("gfx1100", 0, gib=24, name="AMD Radeon RX 7900 XTX", unique_id="GPU-a20049f7cb1d1a3f")
 XT = card("gfx1100", 1, gib=20, name="AMD Radeon RX 7900 XT", unique_id="GPU-0000000000000b0b")
-IGPU = card("gfx1036", 2, gib=1)
+IGPU = card("gfx1035", 2, gib=1)
 DESKTOP = machine(XTX, XT, IGPU)
 
 
@@ -37,8 +37,8 @@ def reasons(plan: Plan) -> dict[int | None, str]:
     [
         ("auto", [0]),
         ("gfx1100", [0]),
-        (" GFX1036 ", [2]),
-        ("1036", [2]),
+        (" GFX1035 ", [2]),
+        ("1035", [2]),
         ("0", [0]),
         ("1", [1]),
         ("02", [2]),
@@ -80,12 +80,13 @@ def test_the_discrete_card_is_preferred_and_the_integrated_one_listed(
     order: tuple[int, int],
 ) -> None:
     both = host(IGPU_FIRST)
-    facts = structs.replace(both, gpus=tuple(both.gpus[number] for number in order))
+    integrated = structs.replace(both.gpus[0], gfx_target="gfx1035")
+    facts = structs.replace(both, gpus=tuple((integrated, both.gpus[1])[one] for one in order))
     plan = plan_for(facts)
     assert plan.gpu is not None
     assert (plan.gpu.target, plan.gpu.render_node) == ("gfx1201", "/dev/dri/renderD129")
     (skipped,) = plan.skipped
-    assert "gfx1036" in skipped.gpu
+    assert "gfx1035" in skipped.gpu
     assert "integrated" in skipped.reason
     passed = plan.host_environment.values()
     assert "/dev/dri/renderD129" in passed
@@ -93,14 +94,14 @@ def test_the_discrete_card_is_preferred_and_the_integrated_one_listed(
 
 
 def test_the_integrated_card_is_taken_when_it_is_asked_for() -> None:
-    plan = plan_for(host(IGPU_FIRST), gpu="gfx1036")
+    plan = plan_for(DESKTOP, gpu="gfx1035")
     assert plan.gpu is not None
-    assert plan.gpu.render_node == "/dev/dri/renderD128"
-    assert [entry.reason for entry in plan.skipped] == ["gfx1036 was asked for"]
+    assert plan.gpu.render_node == "/dev/dri/renderD130"
+    assert [entry.reason for entry in plan.skipped] == ["gfx1035 was asked for"] * 2
 
 
 def test_what_the_driver_says_of_a_card_counts_more_than_its_target() -> None:
-    soldered = card("gfx1036", 0, integrated=False)
+    soldered = card("gfx1035", 0, integrated=False)
     assert chosen(machine(card("gfx1100", 1, gib=8, integrated=True), soldered)) == [1]
 
 
@@ -164,7 +165,7 @@ def test_every_card_that_is_passed_over_is_listed_with_its_reason() -> None:
         ("gfx9999", "ZLUDA supports"),
         ("gfx9999", "0: AMD Radeon RX 7900 XTX (gfx1100) at 0000:03:00.0"),
         ("3", "no GPU here has the number 3"),
-        ("99", "2: gfx1036 at 0000:05:00.0"),
+        ("99", "2: gfx1035 at 0000:05:00.0"),
         ("07:00.0", "no GPU here has the address"),
         ("0001:03:00.0", "no GPU here has the address"),
         ("GPU-1", "no GPU here has the id"),
@@ -213,7 +214,7 @@ def _label(plan: Plan) -> str:
 
 
 def test_integrated_graphics_are_among_all_only_where_there_is_nothing_else() -> None:
-    assert chosen(machine(card("gfx1036", 0, gib=1)), gpu="all") == [0]
+    assert chosen(machine(card("gfx1035", 0, gib=1)), gpu="all") == [0]
 
 
 @pytest.mark.parametrize("wish", ["all", "0,1,2", "gfx1100,1,gfx1201"])
@@ -361,9 +362,70 @@ def test_an_empty_override_is_left_out(value: str) -> None:
 
 
 def test_an_override_is_passed_on_with_a_warning() -> None:
-    plan = plan_for(host(RADEON), hsa_override="11.0.0")
-    assert plan.host_environment["ZLUDA_STACK_HSA_OVERRIDE"] == "11.0.0"
-    assert "hsa-override" in [notice.code for notice in plan.warnings]
+    plan = plan_for(host(RADEON), hsa_override="11.0.2")
+    assert plan.host_environment["ZLUDA_STACK_HSA_OVERRIDE"] == "11.0.2"
+    notice = next(entry for entry in plan.warnings if entry.code == "hsa-override")
+    assert "gfx1102" in notice.message
+    assert "miscompile" in notice.hint
+
+
+@pytest.mark.parametrize(
+    ("target", "override", "kernels"),
+    [
+        ("gfx1102", "11.0.0", "gfx1100"),
+        ("gfx1102", "11.0.2", None),
+        ("gfx1102", "11.00.02", None),
+        ("gfx1031", "10.3.0", "gfx1030"),
+        ("gfx1031", "11.0.0", "gfx1100"),
+        ("gfx1036", "10.3.0", "gfx1030"),
+        ("gfx1151", "11.5.0", "gfx1150"),
+    ],
+)
+def test_an_override_decides_whose_kernels_are_used(
+    target: str, override: str, kernels: str | None
+) -> None:
+    given = {"HSA_OVERRIDE_GFX_VERSION": override}
+    for plan in (
+        plan_for(machine(card(target)), hsa_override=override),
+        plan_for(machine(card(target), environment=given)),
+        plan_for(host(LAPTOP), gpu=target, hsa_override=override),
+    ):
+        (gpu,) = plan.gpus
+        assert (gpu.target, gpu.kernel_target, gpu.hsa_override) == (target, kernels, override)
+
+
+@pytest.mark.parametrize(
+    ("override", "reason"),
+    [
+        ("9.0.0", "ZLUDA does not support gfx900"),
+        ("9.4.2", "ZLUDA needs wave32"),
+        ("10.3.1", "rocBLAS has no kernels for gfx1031"),
+        ("11.5.2", "rocBLAS has no kernels for gfx1152"),
+        ("11.0.9", "gfx1109 is not in the catalogue"),
+        ("99.99.99", "not in the catalogue"),
+    ],
+)
+def test_an_override_to_what_cannot_be_served_is_refused_wherever_it_comes_from(
+    override: str, reason: str
+) -> None:
+    variable = {"HSA_OVERRIDE_GFX_VERSION": override}
+    text = refusal(machine(card("gfx1102"), environment=variable))
+    assert f"HSA_OVERRIDE_GFX_VERSION={override} (environment)" in text
+    assert reason in text
+    assert "leave it out" in text
+    assert reason in refusal(RADEON, hsa_override=override)
+    assert reason in refusal(LAPTOP, gpu="gfx1100", hsa_override=override)
+    bare = refusal(machine(card("gfx1036"), environment=variable))
+    assert reason in bare
+    assert "10.3.0 for gfx1030" in bare
+
+
+def test_an_override_that_no_card_can_take_does_not_stop_the_cpu() -> None:
+    left_over = {"HSA_OVERRIDE_GFX_VERSION": "9.0.0"}
+    plan = plan_for(structs.replace(host("vega-apu-gfx90c"), environment=left_over))
+    assert plan.engine == "embedded"
+    assert "gfx90c" in plan.headline
+    assert plan_for(host(RADEON), gpu="none", hsa_override="9.0.0").gpus == ()
 
 
 def test_visible_device_variables_are_not_passed_on_and_that_is_said() -> None:
@@ -381,3 +443,34 @@ def test_a_target_without_kernels_says_whose_it_borrows_and_how_proven_that_is()
     assert "gfx1030" in notice.message
     assert "reported" in notice.hint
     assert plan.host_environment["ZLUDA_STACK_HSA_OVERRIDE"] == "10.3.0"
+
+
+# Targets that nobody reported a way round for, and what a hint offers to try.
+BARE = [
+    ("gfx1011", "10.1.0 for gfx1010"),
+    ("gfx1036", "10.3.0 for gfx1030"),
+    ("gfx1152", "11.5.0 for gfx1150"),
+    ("gfx1153", "11.5.0 for gfx1150"),
+]
+
+
+@pytest.mark.parametrize(("target", "example"), BARE)
+def test_a_target_that_nobodys_kernels_serve_is_passed_over_and_refused_when_asked_for(
+    target: str, example: str
+) -> None:
+    reason = f"rocBLAS has no kernels for {target}, and nobody has reported a way round"
+    here = machine(card(target, 0, gib=96), card("gfx1100", 1, gib=8))
+    plan = plan_for(here)
+    assert [gpu.target for gpu in plan.gpus] == ["gfx1100"]
+    assert reasons(plan) == {0: reason}
+    for facts, wish in ((here, target), (here, "0"), (here, "0,1"), (host(LAPTOP), target)):
+        text = refusal(facts, gpu=wish)
+        assert reason in text
+        assert f"hsa_override can name the target whose kernels to use, such as {example}" in text
+        assert "unproven" in text
+
+
+def test_a_target_without_kernels_is_not_among_those_that_a_hint_offers() -> None:
+    offered = refusal(LAPTOP, gpu="gfx90a").partition("ZLUDA supports ")[2]
+    assert "gfx1031" in offered
+    assert [target for target, _ in BARE if target in offered] == []

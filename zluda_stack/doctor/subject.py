@@ -88,11 +88,11 @@ class Subject(Struct, frozen=True, kw_only=True):
     @property
     def cards(self) -> tuple[Card, ...]:
         """The GPUs of the KFD topology, as `zluda-stack gpus` numbers them."""
-        return cards_of(self.facts, self.catalog)
+        return cards_of(self.facts, self.configured, self.catalog)
 
     @property
     def usable(self) -> tuple[Card, ...]:
-        """Those that ZLUDA can serve."""
+        """Those that can be served."""
         return tuple(card for card in self.cards if card.trouble is None)
 
     @property

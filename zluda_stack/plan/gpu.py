@@ -9,17 +9,11 @@ from msgspec import Struct
 from zluda_stack.catalog.schema import Catalog, Gpu
 from zluda_stack.errors import PlanRefused
 from zluda_stack.host.facts import HostFacts
-from zluda_stack.plan.gpu_card import (
-    Card,
-    best_of,
-    cards_of,
-    listed,
-    native_way,
-    supported,
-    why_not,
-)
-from zluda_stack.plan.gpu_find import Host, find, here, what_is_here
-from zluda_stack.plan.gpu_notices import override_version, target_warnings
+from zluda_stack.plan.gpu_card import Card, best_of, cards_of, listed, why_not
+from zluda_stack.plan.gpu_find import Host, find, here, ways_on, what_is_here
+from zluda_stack.plan.gpu_kernels import Kernels, choose_kernels
+from zluda_stack.plan.gpu_notices import target_warnings
+from zluda_stack.plan.gpu_override import valid_override
 from zluda_stack.plan.gpu_reach import (
     CPU_WAY,
     outside_kfd,
@@ -51,16 +45,16 @@ class Choice(Struct, frozen=True, kw_only=True):
 def choose_gpu(facts: HostFacts, configured: Configured, catalog: Catalog) -> Choice:
     """The devices for these settings on this host.
 
-    Raises PlanRefused for a card that is unknown, not here or that ZLUDA cannot serve, for cards
-    of several targets, for a GPU that contradicts the embedded engine, and for a card that is
-    there but cannot be reached.
+    Raises PlanRefused for a card that is unknown, not here or that cannot be served, for cards
+    of several targets, for a GPU that contradicts the embedded engine, for a card that is there
+    but cannot be reached, and for an override of the wrong form or to a target without kernels.
     """
     wish = read_wish(configured.settings.gpu)
     host = Host(
         facts=facts,
         catalog=catalog,
-        cards=cards_of(facts, catalog),
-        override=override_version(facts, configured),
+        cards=cards_of(facts, configured, catalog),
+        override=valid_override(facts, configured),
     )
     if configured.settings.engine == "embedded":
         return _embedded(host, wish, configured)
@@ -132,7 +126,8 @@ def _named(host: Host, named: tuple[Wanted, ...]) -> Choice:
                 f"Name each card once, by its number. Here: {listed(host.cards)}.",
             )
         if found.trouble is not None:
-            raise PlanRefused(f"{found.label} cannot be used: {found.trouble}", _ways(host, found))
+            message = f"{found.label} cannot be used: {found.trouble}"
+            raise PlanRefused(message, ways_on(host, found.known))
         chosen.append(found)
     return _taken(host, chosen, _other_than(host, named, chosen[0]))
 
@@ -155,8 +150,9 @@ def _elsewhere(host: Host, target: Gpu) -> Choice:
         message=f"{target.target} was asked for, but {here(host)}",
         hint=f"Render or build here, and run where the card is. {CPU_WAY}",
     )
+    kernels = choose_kernels(host.catalog, target, host.override)
     return Choice(
-        gpus=(_device(host, target, None),),
+        gpus=(_device(host, target, kernels, None),),
         because=f"{target.target} was asked for",
         skipped=_skipped(host, (), {c.index: f"{target.target} was asked for" for c in host.cards}),
         warnings=target_warnings(host.facts, target, host.override),
@@ -170,11 +166,12 @@ def _taken(host: Host, chosen: Iterable[Card], reasons: dict[int, str]) -> Choic
     for card in cards:
         refuse_unreachable(host.facts, card)
     target = _one_target(cards)
+    kernels = choose_kernels(host.catalog, target, host.override)
     because = f"{cards[0].label} is here and ZLUDA supports it"
     if len(cards) > 1:
         because = f"{len(cards)} such cards are here, and each gets a model server of its own"
     return Choice(
-        gpus=tuple(_device(host, target, card) for card in cards),
+        gpus=tuple(_device(host, target, kernels, card) for card in cards),
         because=because,
         skipped=_skipped(host, cards, reasons),
         warnings=target_warnings(host.facts, target, host.override),
@@ -201,7 +198,7 @@ def _one_target(cards: tuple[Card, ...]) -> Gpu:
 def _skipped(
     host: Host, chosen: tuple[Card, ...], reasons: dict[int, str]
 ) -> tuple[SkippedGpu, ...]:
-    """Every other card with its reason; that ZLUDA cannot serve it comes before all others."""
+    """Every other card with its reason; that it cannot be served comes before all others."""
     others = (card for card in host.cards if card not in chosen)
     listed_here = tuple(_skip(card, card.trouble or reasons[card.index]) for card in others)
     return listed_here + tuple(outside_kfd(host.facts))
@@ -211,8 +208,7 @@ def _skip(card: Card, reason: str) -> SkippedGpu:
     return SkippedGpu(gpu=card.label, reason=reason, index=card.index)
 
 
-def _device(host: Host, target: Gpu, card: Card | None) -> GpuDevice:
-    fallback = target.kernel_fallback
+def _device(host: Host, target: Gpu, kernels: Kernels, card: Card | None) -> GpuDevice:
     facts = host.facts
     render_node = card.facts.render_node if card else None
     gids = {node.path: node.gid for node in facts.render_nodes}
@@ -227,14 +223,9 @@ def _device(host: Host, target: Gpu, card: Card | None) -> GpuDevice:
         render_gid=gids.get(render_node) if render_node else None,
         kfd_gid=facts.kfd.gid if card and facts.kfd else None,
         memory_bytes=card.memory_bytes if card else None,
-        hsa_override=host.override or (fallback.hsa_override if fallback else None),
-        kernel_target=fallback.target if fallback else None,
+        hsa_override=kernels.hsa_override,
+        kernel_target=kernels.target,
     )
-
-
-def _ways(host: Host, card: Card) -> str:
-    way = f"{native_way(card.known)} " if card.known is not None else ""
-    return f"{way}{supported(host.catalog)}"
 
 
 def describe(gpus: tuple[GpuDevice, ...]) -> str:

@@ -6,16 +6,23 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
-from zluda_stack.catalog.schema import Catalog, Gpu, NativePath, ZludaSupport
+from zluda_stack.catalog.schema import Catalog, Gpu
 from zluda_stack.host.facts import GpuFacts, HostFacts
+from zluda_stack.plan.gpu_override import given_override
+from zluda_stack.plan.gpu_target import hindrance
+from zluda_stack.settings import Configured
 
 
 class Card(Struct, frozen=True, kw_only=True):
-    """`index` is its number in `zluda-stack gpus`; `known` its target's entry in the catalogue."""
+    """`index` is its number in `zluda-stack gpus`; `known` its target's entry in the catalogue.
+
+    `overridden` is True when the user's override makes it pass for another target.
+    """
 
     index: int
     facts: GpuFacts
     known: Gpu | None
+    overridden: bool
 
     @property
     def label(self) -> str:
@@ -46,12 +53,12 @@ class Card(Struct, frozen=True, kw_only=True):
 
     @property
     def trouble(self) -> str | None:
-        """Why ZLUDA cannot serve it, None when it can."""
+        """Why it cannot be served through ZLUDA, None when it can."""
         if self.facts.gfx_target is None:
             return "this kernel does not tell its gfx target"
         if self.known is None:
             return f"{self.facts.gfx_target} is not in the catalogue"
-        return None if self.known.zluda is ZludaSupport.YES else unsupported(self.known)
+        return hindrance(self.known, overridden=self.overridden)
 
     @property
     def rank(self) -> tuple[bool, int, int]:
@@ -59,10 +66,16 @@ class Card(Struct, frozen=True, kw_only=True):
         return (not self.integrated, self.memory_bytes or 0, -self.index)
 
 
-def cards_of(facts: HostFacts, catalog: Catalog) -> tuple[Card, ...]:
+def cards_of(facts: HostFacts, configured: Configured, catalog: Catalog) -> tuple[Card, ...]:
     """Every GPU of the host, in the kernel's order."""
+    overridden = given_override(facts, configured) is not None
     return tuple(
-        Card(index=index, facts=gpu, known=catalog.gpus.get(gpu.gfx_target or ""))
+        Card(
+            index=index,
+            facts=gpu,
+            known=catalog.gpus.get(gpu.gfx_target or ""),
+            overridden=overridden,
+        )
         for index, gpu in enumerate(facts.gpus)
     )
 
@@ -75,7 +88,7 @@ def best_of(cards: Iterable[Card]) -> Card:
 
 
 def why_not(card: Card, best: Card) -> str:
-    """Why `best` was taken and not `card`, both of which ZLUDA can serve."""
+    """Why `best` was taken and not `card`, both of which can be served."""
     if card.facts.render_node is None:
         return "its render node under /dev/dri is missing"
     if card.integrated and not best.integrated:
@@ -88,29 +101,3 @@ def why_not(card: Card, best: Card) -> str:
 def listed(cards: Iterable[Card]) -> str:
     """The cards with their numbers, for a hint."""
     return "; ".join(f"{card.index}: {card.label}" for card in cards) or "no AMD GPU"
-
-
-def unsupported(gpu: Gpu) -> str:
-    """That ZLUDA does not serve this target, and why as far as that is known."""
-    products = f"{gpu.target} ({', '.join(gpu.products[:3])})"
-    if gpu.wavefront == 32:
-        return f"ZLUDA does not support {products}"
-    return f"ZLUDA does not support {products}: it is wave{gpu.wavefront}, and ZLUDA needs wave32"
-
-
-def native_way(gpu: Gpu) -> str:
-    """What serves a target that ZLUDA does not, as a sentence."""
-    if gpu.native is NativePath.ROCM:
-        return (
-            "This card has a native way without translation: the native profile, llama.cpp built "
-            "with HIP for ROCm (not part of this version)."
-        )
-    if gpu.native is NativePath.VULKAN:
-        return "No ROCm kernels are left for this card: use llama.cpp's own Vulkan build."
-    return "There is no known way to compute on this card."
-
-
-def supported(catalog: Catalog) -> str:
-    """The targets that ZLUDA serves, as a sentence."""
-    targets = [gpu.target for gpu in catalog.gpus.values() if gpu.zluda is ZludaSupport.YES]
-    return f"ZLUDA supports {', '.join(targets)}."

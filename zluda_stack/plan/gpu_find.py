@@ -8,24 +8,26 @@ from zluda_stack.catalog.nearest import find_gpu, plain, suggest_gpu
 from zluda_stack.catalog.schema import Catalog, Gpu, ZludaSupport
 from zluda_stack.errors import PlanRefused
 from zluda_stack.host.facts import HostFacts
-from zluda_stack.plan.gpu_card import Card, best_of, listed, native_way, supported, unsupported
+from zluda_stack.plan.gpu_card import Card, best_of, listed
+from zluda_stack.plan.gpu_override import Override
 from zluda_stack.plan.gpu_reach import CPU_WAY, WSL, WSL_WAY, is_wsl_alone
+from zluda_stack.plan.gpu_target import hindrance, native_way, override_way, supported
 from zluda_stack.plan.gpu_wish import Wanted
 
 
 class Host(Struct, frozen=True, kw_only=True):
-    """What there is to choose from; `override` is the version that the chosen are to pass for."""
+    """What there is to choose from; `override` is what the user wants the chosen to pass for."""
 
     facts: HostFacts
     catalog: Catalog
     cards: tuple[Card, ...]
-    override: str | None
+    override: Override | None
 
 
 def find(host: Host, wanted: Wanted) -> Card | Gpu:
     """The card that is meant, or the target that is meant when no card of it is here.
 
-    Raises PlanRefused for what names no card or several, and for a target that ZLUDA cannot serve.
+    Raises PlanRefused for what names no card or several, and for a target that cannot be served.
     """
     if wanted.kind == "name":
         return _by_name(host, wanted.text)
@@ -48,7 +50,7 @@ def _by_name(host: Host, name: str) -> Card | Gpu:
     own = [card for card in host.cards if _is_called(card, name)]
     if own:
         return best_of(own)
-    target = _supported_target(host, name)
+    target = _served_target(host, name)
     cards = [card for card in host.cards if card.facts.gfx_target == target.target]
     return best_of(cards) if cards else target
 
@@ -60,10 +62,10 @@ def _is_called(card: Card, name: str) -> bool:
     return plain(name) in own - {""}
 
 
-def _supported_target(host: Host, name: str) -> Gpu:
+def _served_target(host: Host, name: str) -> Gpu:
     """The catalogue's GPU for a gfx target or a product's whole name, such as "rx 7900 xtx".
 
-    Raises PlanRefused with the nearest names, or with the native way for a card without ZLUDA.
+    Raises PlanRefused with the nearest names, or with what is left for one that is not served.
     """
     gpu = find_gpu(host.catalog, name)
     if gpu is None:
@@ -74,8 +76,9 @@ def _supported_target(host: Host, name: str) -> Gpu:
         raise PlanRefused(
             f"{name!r} is no known gfx target or card", hint + there + supported(host.catalog)
         )
-    if gpu.zluda is not ZludaSupport.YES:
-        raise PlanRefused(unsupported(gpu), f"{native_way(gpu)} {supported(host.catalog)}")
+    problem = hindrance(gpu, overridden=host.override is not None)
+    if problem is not None:
+        raise PlanRefused(problem, ways_on(host, gpu))
     return gpu
 
 
@@ -90,3 +93,12 @@ def what_is_here(host: Host) -> str:
     if is_wsl_alone(host.facts):
         return WSL_WAY
     return f"Here: {listed(host.cards)}. `zluda-stack gpus` shows more. {CPU_WAY}"
+
+
+def ways_on(host: Host, gpu: Gpu | None) -> str:
+    """The hint for a target that is not served, or not even known: what is left for it."""
+    if gpu is None:
+        return supported(host.catalog)
+    if gpu.zluda is ZludaSupport.YES:
+        return f"{override_way(gpu, host.catalog)} {CPU_WAY}"
+    return f"{native_way(gpu)} {supported(host.catalog)}"

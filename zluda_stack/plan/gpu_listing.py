@@ -69,7 +69,7 @@ def list_gpus(facts: HostFacts, configured: Configured, catalog: Catalog) -> Gpu
     except PlanRefused as refused:
         problem = Problem(message=refused.message, hint=refused.hint)
     return GpuListing(
-        gpus=tuple(_row(card, choice) for card in cards_of(facts, catalog)),
+        gpus=tuple(_row(card, choice) for card in cards_of(facts, configured, catalog)),
         others=tuple(outside_kfd(facts)),
         displays=_displays(facts),
         because=choice.because if choice else "",

@@ -7,18 +7,18 @@ from pathlib import PurePosixPath
 from msgspec import structs
 
 from zluda_stack import __version__
-from zluda_stack.catalog.schema import Catalog, Component, Gpu
+from zluda_stack.catalog.schema import Catalog, Component
 from zluda_stack.errors import PlanRefused
-from zluda_stack.plan.types import ImagePlan
+from zluda_stack.plan.types import GpuDevice, ImagePlan
 from zluda_stack.plan.variables import optional, required
 from zluda_stack.plan.variant import Bases
 from zluda_stack.settings import Settings
 
 
 def gpu_images(
-    catalog: Catalog, settings: Settings, bases: Bases, target: str
+    catalog: Catalog, settings: Settings, bases: Bases, gpu: GpuDevice
 ) -> tuple[ImagePlan, ...]:
-    """The images of a stack on the GPU `target` (a gfx target).
+    """The images of a stack on `gpu`, and on any other of its gfx target.
 
     When ZLUDA is built from source its own image comes first: its hours are then a step that can
     be repeated by itself, and the inference image takes the same stages from BuildKit's cache.
@@ -27,7 +27,7 @@ def gpu_images(
     methods = _methods(settings, bases)
     components = _components(catalog, methods)
     inference = structs.replace(
-        _inference(components, bases, settings, catalog.gpus[target]),
+        _inference(components, bases, settings, gpu),
         methods=methods,
         contexts=_zluda_contexts(settings),
     )
@@ -70,16 +70,15 @@ def _inference(
     components: dict[str, Component],
     bases: Bases,
     settings: Settings,
-    gpu: Gpu,
+    gpu: GpuDevice,
 ) -> ImagePlan:
     """The one image that differs by gfx target: in the compose file the host's stands for it."""
-    kernels = gpu.kernel_fallback.target if gpu.kernel_fallback else ""
     return structs.replace(
         _image("inference", "", components, bases),
         tag=inference_tag(gpu.target),
         arguments={
             "GFX_TARGET": gpu.target,
-            "KERNEL_TARGET": kernels,
+            "KERNEL_TARGET": gpu.kernel_target or "",
             "ACCEPT_CUDA_EULA": "yes" if settings.accept_cuda_eula else "",
         },
         compose_arguments={

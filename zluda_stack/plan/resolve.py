@@ -82,7 +82,7 @@ def _in_containers(plan: Plan, entry: Passthrough, settings: Settings, catalog: 
         services = containers.cpu_services(catalog, images, plan.model, plan.threads)
         volumes = containers.CPU_VOLUMES
     else:
-        images = gpu_images(catalog, settings, bases, plan.gpu.target)
+        images = gpu_images(catalog, settings, bases, plan.gpu)
         services = containers.gpu_services(catalog, images, plan.model, plan.gpus, entry)
         volumes = containers.gpu_volumes(plan.gpus)
     return structs.replace(

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from zluda_stack.catalog.schema import Gpu, ZludaSupport
 from zluda_stack.doctor.commands import USE_CPU
 from zluda_stack.doctor.subject import INTEL, NVIDIA, Subject, display_label
 from zluda_stack.doctor.types import Check, Fix, Verdict, fail, ok, warn
-from zluda_stack.plan.gpu_card import native_way, unsupported
+from zluda_stack.plan.gpu_card import Card
+from zluda_stack.plan.gpu_target import native_way, override_way, unsupported
 
 _WAY_OF_OTHERS = {
     NVIDIA: "llama.cpp's own CUDA build needs no ZLUDA",
@@ -71,14 +73,37 @@ def _nvidia_beside_amd(subject: Subject) -> Verdict:
 
 
 def _unsupported_card(subject: Subject) -> Verdict:
-    unserved = [(card, card.known) for card in subject.cards if card.known is not None]
+    unserved = _known(subject, ZludaSupport.NO)
     if subject.usable or not unserved:
         return ok()
     card, known = unserved[0]
     reason = f"{unsupported(known)}. {native_way(known)}"
-    # Another card that is not in the topology may be the one that matters.
-    rest = "" if subject.outside_kfd else "ZLUDA cannot use the card"
+    rest = _rest(subject, "ZLUDA cannot use the card")
     return warn(f"{card.label} is no card for ZLUDA", reason, USE_CPU, rest=rest)
+
+
+def _no_kernels(subject: Subject) -> Verdict:
+    bare = _known(subject, ZludaSupport.YES)
+    if subject.usable or not bare:
+        return ok()
+    card, known = bare[0]
+    reason = (
+        "the first matrix product would fail, and nobody has reported a target whose kernels do. "
+        f"{override_way(known, subject.catalog)}"
+    )
+    rest = _rest(subject, "rocBLAS has no kernels for the card")
+    return warn(f"rocBLAS has no kernels for {card.label}", reason, USE_CPU, rest=rest)
+
+
+def _known(subject: Subject, zluda: ZludaSupport) -> list[tuple[Card, Gpu]]:
+    """The cards of which the catalogue says this of ZLUDA, with their targets."""
+    known = ((card, card.known) for card in subject.cards)
+    return [(card, gpu) for card, gpu in known if gpu is not None and gpu.zluda is zluda]
+
+
+def _rest(subject: Subject, reason: str) -> str:
+    """`reason` settles the chain, unless a card that is not in the topology may be what matters."""
+    return "" if subject.outside_kfd else reason
 
 
 def _unknown_target(subject: Subject) -> Verdict:
@@ -92,7 +117,7 @@ def _unknown_target(subject: Subject) -> Verdict:
             command="zluda-stack doctor --capture host.json",
             then="Attach host.json to a report; until then `zluda-stack up` computes on the CPU.",
         ),
-        rest="" if subject.outside_kfd else "the card is unknown",
+        rest=_rest(subject, "the card is unknown"),
     )
 
 
@@ -112,6 +137,7 @@ CHECKS = (
     Check(id="hardware.asked-gpu-missing", look=_asked_gpu_missing),
     Check(id="hardware.no-amd-gpu", look=_no_amd_gpu),
     Check(id="hardware.unsupported-card", look=_unsupported_card),
+    Check(id="hardware.no-kernels", look=_no_kernels),
     Check(id="hardware.unknown-target", look=_unknown_target),
     Check(id="hardware.choice", look=_choice),
     Check(id="hardware.nvidia-beside-amd", look=_nvidia_beside_amd),

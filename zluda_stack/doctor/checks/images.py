@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from zluda_stack.doctor.commands import USE_CPU, again
+from zluda_stack.doctor.commands import again
 from zluda_stack.doctor.subject import StageNeed, Subject
 from zluda_stack.doctor.types import Check, Fix, Verdict, fail, ok, skip, warn
 from zluda_stack.plan.building import TERMS
-from zluda_stack.plan.types import GpuDevice, ImagePlan
+from zluda_stack.plan.types import ImagePlan
 
 _GB = 1_000_000_000
 _NO_IMAGES = "the embedded engine has no images"
@@ -48,21 +48,13 @@ def _kernels(subject: Subject) -> Verdict:
     known = subject.catalog.gpus.get(gpu.target) if gpu is not None else None
     if gpu is None or known is None or known.rocblas_kernels is not False:
         return ok()
-    if gpu.kernel_target is None:
-        return fail(
-            f"rocBLAS has no kernels for {gpu.target}",
-            "the first matrix product would fail, so the image's build stops; no sibling whose "
-            "kernels do is known",
-            USE_CPU,
-        )
-    return _borrowed(gpu)
-
-
-def _borrowed(gpu: GpuDevice) -> Verdict:
+    fallback = known.kernel_fallback
+    reported = fallback is not None and fallback.target == gpu.kernel_target
+    who = "users report that this works" if reported else "nobody has reported that this works"
     return warn(
         f"rocBLAS has no kernels for {gpu.target}: those of {gpu.kernel_target} are taken",
         f"the card then passes for {gpu.kernel_target} (HSA_OVERRIDE_GFX_VERSION="
-        f"{gpu.hsa_override}); users report that this works, this project has not seen it",
+        f"{gpu.hsa_override}); {who}, this project has not seen it",
         Fix(command=f"zluda-stack explain {gpu.target}"),
     )
 

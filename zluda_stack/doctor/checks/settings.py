@@ -6,9 +6,8 @@ from zluda_stack.doctor.commands import USE_CPU
 from zluda_stack.doctor.subject import Subject
 from zluda_stack.doctor.types import Check, Fix, Verdict, fail, ok, warn
 from zluda_stack.errors import ExitCode, PlanRefused
-from zluda_stack.plan.gpu_notices import override_version
+from zluda_stack.plan.gpu_override import OVERRIDE, given_override, valid_override
 
-_OVERRIDE = "HSA_OVERRIDE_GFX_VERSION"
 _SELECTORS = (
     "ROCR_VISIBLE_DEVICES",
     "HIP_VISIBLE_DEVICES",
@@ -27,47 +26,44 @@ TOLD_ELSEWHERE = frozenset(
 
 def _override_form(subject: Subject) -> Verdict:
     try:
-        override_version(subject.facts, subject.configured)
+        valid_override(subject.facts, subject.configured)
     except PlanRefused as refused:
         return fail(refused.message, refused.hint, _without_override(subject))
     return ok()
 
 
+def _override_target(subject: Subject) -> Verdict:
+    override, refusal = given_override(subject.facts, subject.configured), subject.refusal
+    if override is None or refusal is None or not refusal.message.startswith(str(override)):
+        return ok()
+    return fail(refusal.message, refusal.hint, _without_override(subject))
+
+
 def _override_empty(subject: Subject) -> Verdict:
-    value = subject.facts.environment.get(_OVERRIDE)
+    value = subject.facts.environment.get(OVERRIDE)
     if value is None or value.strip():
         return ok()
     return warn(
-        f"{_OVERRIDE} is set and empty",
+        f"{OVERRIDE} is set and empty",
         "it is not passed on; any other ROCm program finds no GPU with it",
-        Fix(command=f"unset {_OVERRIDE}", then="Take it out of your shell's start files too."),
+        Fix(command=f"unset {OVERRIDE}", then="Take it out of your shell's start files too."),
     )
 
 
 def _override_set(subject: Subject) -> Verdict:
-    value, where = _override(subject)
-    if not value.strip() or subject.no_gpu_wanted or not subject.facts.gpus:
+    override = given_override(subject.facts, subject.configured)
+    if override is None or subject.no_gpu_wanted or not subject.facts.gpus:
         return ok()
     return warn(
-        f"{_OVERRIDE}={value} ({where})",
+        str(override),
         "it makes the card pass for another: wrong results and memory faults are reported with it",
         _without_override(subject),
     )
 
 
-def _override(subject: Subject) -> tuple[str, str]:
-    """The user's value and where it is from; empty when there is none."""
-    setting = subject.settings.hsa_override
-    if setting is not None:
-        return setting, str(subject.configured.origin("hsa_override"))
-    return subject.facts.environment.get(_OVERRIDE, ""), "environment"
-
-
 def _without_override(subject: Subject) -> Fix:
     if subject.settings.hsa_override is None:
-        return Fix(
-            command=f"unset {_OVERRIDE}", then="Take it out of your shell's start files too."
-        )
+        return Fix(command=f"unset {OVERRIDE}", then="Take it out of your shell's start files too.")
     return Fix(command="zluda-stack config edit", then="Remove the line of hsa_override.")
 
 
@@ -107,6 +103,7 @@ def _unmet(subject: Subject) -> Verdict:
 
 CHECKS = (
     Check(id="settings.override-form", look=_override_form, exit_code=ExitCode.REFUSED),
+    Check(id="settings.override-target", look=_override_target, exit_code=ExitCode.REFUSED),
     Check(id="settings.override-empty", look=_override_empty),
     Check(id="settings.override-set", look=_override_set),
     Check(id="settings.visible-devices", look=_visible_devices),
