@@ -6,7 +6,11 @@ import json
 import os
 import socket
 import stat
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 import anthropic
 import openai
@@ -98,6 +102,209 @@ def test_a_wrong_key_is_an_authentication_error_for_both_clients(running: Embedd
         )
 
 
+@pytest.mark.parametrize("stream", [True, False])
+def test_the_name_that_was_asked_for_comes_back(
+    gpt: openai.OpenAI, claude: anthropic.Anthropic, stream: bool
+) -> None:
+    ask: list[Any] = [{"role": "user", "content": QUESTION}]
+    if stream:
+        told = [
+            next(
+                iter(gpt.chat.completions.create(model="gpt-4o", messages=ask, stream=True))
+            ).model,
+            _first_message(claude, "claude-sonnet-4-5").model,
+        ]
+    else:
+        told = [
+            gpt.chat.completions.create(model="gpt-4o", max_tokens=1, messages=ask).model,
+            claude.messages.create(model="claude-sonnet-4-5", max_tokens=1, messages=ask).model,
+        ]
+    assert told == ["gpt-4o", "claude-sonnet-4-5"]
+
+
+def _first_message(claude: anthropic.Anthropic, model: str, text: str = QUESTION) -> Any:
+    with claude.messages.create(
+        model=model, max_tokens=4, messages=[{"role": "user", "content": text}], stream=True
+    ) as stream:
+        first = next(iter(stream))
+    assert first.type == "message_start"
+    return first.message
+
+
+def test_a_stream_begins_with_message_start_whatever_the_first_token_is(
+    claude: anthropic.Anthropic,
+) -> None:
+    # In about a third of these the first token is a part of a character.
+    for _ in range(12):
+        with claude.messages.stream(
+            model="default", max_tokens=4, messages=[{"role": "user", "content": "用中文说你好"}]
+        ) as stream:
+            first, *_, last = stream
+        assert (first.type, last.type) == ("message_start", "message_stop")
+
+
+def test_a_stop_sequence_is_the_reason_when_it_was_one(claude: anthropic.Anthropic) -> None:
+    answer = claude.messages.create(
+        model="default",
+        max_tokens=40,
+        stop_sequences=[" "],
+        messages=[{"role": "user", "content": QUESTION}],
+    )
+    assert (answer.stop_reason, answer.stop_sequence) == ("stop_sequence", " ")
+
+
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize("choice", [{"type": "any"}, {"type": "tool", "name": "add"}])
+def test_a_tool_that_must_be_called_is_called_with_arguments_of_its_schema(
+    claude: anthropic.Anthropic, choice: Any, stream: bool
+) -> None:
+    number = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+    tools: list[Any] = [
+        {"name": name, "description": name, "input_schema": number} for name in ("add", "take")
+    ]
+    asked: dict[str, Any] = {
+        "model": "default",
+        "max_tokens": 200,
+        "tools": tools,
+        "tool_choice": choice,
+        "messages": [{"role": "user", "content": "Add five."}],
+    }
+    answer: Any
+    if stream:
+        with claude.messages.stream(**asked) as events:
+            answer = events.get_final_message()
+    else:
+        answer = claude.messages.create(**asked)
+    (call,) = answer.content
+    assert (answer.stop_reason, call.type) == ("tool_use", "tool_use")
+    assert call.name in {"add", "take"} if choice["type"] == "any" else call.name == "add"
+    assert isinstance(call.input["n"], int)
+
+
+def test_an_answer_follows_a_json_schema(claude: anthropic.Anthropic) -> None:
+    schema = {
+        "type": "object",
+        "properties": {"title": {"type": "string", "maxLength": 20}},
+        "required": ["title"],
+        "additionalProperties": False,
+    }
+    answer = claude.messages.create(
+        model="default",
+        max_tokens=200,
+        messages=[{"role": "user", "content": QUESTION}],
+        output_config={"format": {"type": "json_schema", "schema": schema}},
+    )
+    assert answer.content[0].type == "text"
+    assert list(json.loads(answer.content[0].text)) == ["title"]
+
+
+def test_a_system_message_in_mid_conversation_counts_as_the_users_text(
+    claude: anthropic.Anthropic,
+) -> None:
+    def tokens(messages: Any) -> int:
+        return claude.messages.count_tokens(model="default", messages=messages).input_tokens
+
+    system = [{"type": "text", "text": "Be brief."}]
+    reminder = "<system-reminder>\nBe brief.\n</system-reminder>"
+    folded = [{"type": "text", "text": text} for text in (QUESTION, reminder)]
+    assert tokens(
+        [{"role": "user", "content": QUESTION}, {"role": "system", "content": system}]
+    ) == tokens([{"role": "user", "content": folded}])
+
+
+def test_tokens_are_counted_25_at_once_while_the_model_is_busy(
+    claude: anthropic.Anthropic, gpt: openai.OpenAI
+) -> None:
+    with _endless(gpt), ThreadPoolExecutor(25) as pool:
+        counts = list(
+            pool.map(
+                lambda words: (
+                    claude.messages.count_tokens(
+                        model="default", messages=[{"role": "user", "content": "word " * words}]
+                    ).input_tokens
+                ),
+                range(1, 26),
+            )
+        )
+    assert counts == sorted(set(counts))
+
+
+@contextmanager
+def _endless(gpt: openai.OpenAI) -> Iterator[None]:
+    """The only slot of the model is taken meanwhile."""
+    with gpt.chat.completions.create(
+        model="default",
+        max_tokens=2000,
+        messages=[{"role": "user", "content": QUESTION}],
+        stream=True,
+        extra_body={"ignore_eos": True},
+    ) as stream:
+        next(iter(stream))
+        yield
+
+
+def test_streams_that_wait_for_the_model_begin_and_go_on_when_it_is_free(
+    claude: anthropic.Anthropic, gpt: openai.OpenAI
+) -> None:
+    ask: list[Any] = [{"role": "user", "content": QUESTION}]
+    with ExitStack() as stack:
+        with _endless(gpt):
+            waiting = stack.enter_context(
+                claude.messages.create(model="x", max_tokens=4, messages=ask, stream=True)
+            )
+            events = iter(waiting)
+            first = next(events)
+            assert first.type == "message_start"
+            assert first.message.usage.input_tokens > len(QUESTION.split())
+            # Its headers have come, so a comment has too.
+            chat = stack.enter_context(
+                gpt.chat.completions.create(model="x", max_tokens=4, messages=ask, stream=True)
+            )
+        *_, last = events
+        assert last.type == "message_stop"
+        assert [chunk.choices[0].finish_reason for chunk in chat if chunk.choices][-1]
+
+
+def test_a_response_of_openais_client_that_is_cut_off_is_incomplete(gpt: openai.OpenAI) -> None:
+    answer = gpt.responses.create(model="gpt-x", input=QUESTION, max_output_tokens=2)
+    assert (answer.status, answer.model) == ("incomplete", "gpt-x")
+    assert answer.incomplete_details is not None
+    assert answer.incomplete_details.reason == "max_output_tokens"
+    last = list(gpt.responses.create(model="x", input="Hi", max_output_tokens=2, stream=True))[-1]
+    assert last.type == "response.incomplete"
+    assert last.response.status == "incomplete"
+
+
+def test_anthropics_client_lists_and_finds_models(claude: anthropic.Anthropic) -> None:
+    assert {model.id for model in claude.models.list(limit=1)} == {"default", "smollm2-135m"}
+    assert claude.models.retrieve("claude-sonnet-4-5").type == "model"
+    with pytest.raises(anthropic.NotFoundError):
+        claude.models.retrieve("other")
+
+
+def test_what_this_model_cannot_do_is_refused_once(running: EmbeddedStack) -> None:
+    gpt = openai.OpenAI(base_url=f"{running.url}/v1", api_key=running.key)
+    with pytest.raises(openai.BadRequestError, match="embeddings"):
+        gpt.embeddings.create(model="default", input="a")
+    with pytest.raises(openai.BadRequestError, match="Infill is not supported"):
+        gpt.completions.create(model="default", prompt="a", suffix="b", max_tokens=2)
+
+
+def test_openais_client_is_told_that_its_prompt_is_too_long(gpt: openai.OpenAI) -> None:
+    with pytest.raises(openai.BadRequestError) as refused:
+        gpt.chat.completions.create(
+            model="default", messages=[{"role": "user", "content": "word " * 4000}]
+        )
+    assert refused.value.code == "context_length_exceeded"
+
+
+def test_the_page_says_what_runs(running: EmbeddedStack) -> None:
+    answer = requests.get(running.url, timeout=10)
+    assert answer.status_code == 200
+    assert "smollm2-135m" in answer.text
+    assert running.key not in answer.text
+
+
 def test_default_and_the_real_name_are_listed_and_found(gpt: openai.OpenAI) -> None:
     names = {"default", "smollm2-135m"}
     assert {model.id for model in gpt.models.list()} == names
@@ -122,6 +329,17 @@ def test_an_image_that_the_model_cannot_see_is_the_clients_mistake(gpt: openai.O
                     ],
                 }
             ],
+        )
+
+
+def test_an_image_is_refused_in_the_words_at_which_claude_code_leaves_it_out(
+    claude: anthropic.Anthropic,
+) -> None:
+    source: Any = {"type": "base64", "media_type": "image/png", "data": "iVBORw0KGgo="}
+    image: Any = {"type": "image", "source": source}
+    with pytest.raises(anthropic.BadRequestError, match="capability_rejected: image_block"):
+        claude.messages.create(
+            model="default", max_tokens=4, messages=[{"role": "user", "content": [image]}]
         )
 
 
