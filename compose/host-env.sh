@@ -6,6 +6,7 @@
 #   docker compose -f compose/inference.yml up --build    (with a Radeon card)
 #   docker compose -f compose/cpu.yml up --build          (without)
 #
+# HSA_OVERRIDE_GFX_VERSION (such as 10.3.0) in the environment makes the card pass for another target.
 # Other settings in compose/.env are kept. Nothing here needs root.
 set -eu
 
@@ -20,33 +21,39 @@ umask 077
 
 say() { echo "$1" >&2; }
 
+fail() {
+    say "error: HSA_OVERRIDE_GFX_VERSION=$1"
+    say "hint: Most cards need none: unset it."
+    exit 1
+}
+
 # The gfx target for gfx_target_version (major * 10000 + minor * 100 + stepping).
 target_name() { printf 'gfx%d%x%x' $(($1 / 10000)) $(($1 / 100 % 100)) $(($1 % 100)); }
 
-# "discrete" or "integrated" for a target that ZLUDA supports; where rocBLAS has no kernels for it,
-# also the target whose kernels people use and the HSA_OVERRIDE_GFX_VERSION that goes with them.
-# Nothing for any other target.
+# For a target that ZLUDA supports: "discrete" or "integrated", and the target whose rocBLAS kernels
+# it computes with, which is itself, or another with the HSA_OVERRIDE_GFX_VERSION that goes with it,
+# or "none". Nothing for any other target.
 support() {
     case $1 in
-    gfx1010) echo "discrete" ;;
-    gfx1011) echo "discrete" ;;
-    gfx1012) echo "discrete" ;;
-    gfx1030) echo "discrete" ;;
+    gfx1010) echo "discrete gfx1010" ;;
+    gfx1011) echo "discrete none" ;;
+    gfx1012) echo "discrete gfx1012" ;;
+    gfx1030) echo "discrete gfx1030" ;;
     gfx1031) echo "discrete gfx1030 10.3.0" ;;
     gfx1032) echo "discrete gfx1030 10.3.0" ;;
     gfx1034) echo "discrete gfx1030 10.3.0" ;;
     gfx1035) echo "integrated gfx1030 10.3.0" ;;
-    gfx1036) echo "integrated" ;;
-    gfx1100) echo "discrete" ;;
-    gfx1101) echo "discrete" ;;
-    gfx1102) echo "discrete" ;;
-    gfx1103) echo "integrated" ;;
-    gfx1150) echo "integrated" ;;
-    gfx1151) echo "integrated" ;;
-    gfx1152) echo "integrated" ;;
-    gfx1153) echo "integrated" ;;
-    gfx1200) echo "discrete" ;;
-    gfx1201) echo "discrete" ;;
+    gfx1036) echo "integrated none" ;;
+    gfx1100) echo "discrete gfx1100" ;;
+    gfx1101) echo "discrete gfx1101" ;;
+    gfx1102) echo "discrete gfx1102" ;;
+    gfx1103) echo "integrated gfx1103" ;;
+    gfx1150) echo "integrated gfx1150" ;;
+    gfx1151) echo "integrated gfx1151" ;;
+    gfx1152) echo "integrated none" ;;
+    gfx1153) echo "integrated none" ;;
+    gfx1200) echo "discrete gfx1200" ;;
+    gfx1201) echo "discrete gfx1201" ;;
     esac
 }
 
@@ -72,8 +79,29 @@ usable_memory() {
     if [ "${gtt:-0}" -gt "$own" ]; then echo "$gtt"; else echo "$own"; fi
 }
 
-# Fill target, render_node, kernels and override with the best supported card: discrete before integrated,
-# then most memory, then the kernel's order.
+# Fill `given` with the override of the environment, without the blanks around it.
+read_override() {
+    read -r given <<GIVEN
+${HSA_OVERRIDE_GFX_VERSION:-}
+GIVEN
+    [ -n "$given" ] || return 0
+    printf '%s\n' "$given" | grep -Eqx '([0-9]{1,2}\.){2}[0-9]{1,2}' ||
+        fail "$given has the wrong form; it must be like 11.0.0"
+}
+
+# Why a card cannot be used for whose target `support` says $1; nothing when it can.
+hindrance() {
+    case $1 in
+    '') echo "which ZLUDA does not support" ;;
+    *" none")
+        [ -n "$given" ] || echo "for which rocBLAS has no kernels; HSA_OVERRIDE_GFX_VERSION can name" \
+            "a target that has some (unproven)"
+        ;;
+    esac
+}
+
+# Fill target, render_node, kernels and override with the best card that can be used: discrete before
+# integrated, then most memory, then the kernel's order.
 choose_card() {
     target='' render_node='' kernels='' override='' best=-1
     nodes=$root/sys/class/kfd/kfd/topology/nodes
@@ -83,8 +111,9 @@ choose_card() {
         name=$(target_name "$version")
         node=/dev/dri/renderD$(property "$nodes/$number/properties" drm_render_minor)
         found=$(support "$name")
-        if [ -z "$found" ]; then
-            say "skipped: $name, which ZLUDA does not support"
+        why=$(hindrance "$found")
+        if [ -n "$why" ]; then
+            say "skipped: $name, $why"
             continue
         elif [ ! -e "$root$node" ]; then
             say "skipped: $name, since $root$node is missing"
@@ -99,6 +128,17 @@ $found
 FOUND
         fi
     done
+}
+
+# With an override ROCm takes the card for another target, and asks for the kernels of that one.
+apply_override() {
+    override=$given
+    kernels=$(target_name "$(echo "$given" | awk -F. '{ print $1 * 10000 + $2 * 100 + $3 }')")
+    case $(support "$kernels") in
+    *" $kernels") ;;
+    '') fail "$given makes the card pass for $kernels, which ZLUDA does not support" ;;
+    *) fail "$given makes the card pass for $kernels, for which rocBLAS has no kernels" ;;
+    esac
 }
 
 ensure_key() {
@@ -133,7 +173,7 @@ write_env() {
             echo "HOST_RENDER_NODE=$render_node"
             # Compose refuses a gid that stands twice.
             [ "$render_gid" = "$kfd_gid" ] || echo "HOST_RENDER_GID=$render_gid"
-            [ -z "$kernels" ] || echo "ZLUDA_STACK_KERNEL_TARGET=$kernels"
+            [ "$kernels" = "$target" ] || echo "ZLUDA_STACK_KERNEL_TARGET=$kernels"
             [ -z "$override" ] || echo "ZLUDA_STACK_HSA_OVERRIDE=$override"
         fi
         other_settings
@@ -141,11 +181,13 @@ write_env() {
     mv "$env_file.new" "$env_file"
 }
 
+read_override
 choose_card
 if [ -n "$target" ] && [ ! -e "$kfd" ]; then
     say "skipped: $target, since $kfd is missing"
     target=''
 fi
+if [ -n "$target" ] && [ -n "$given" ]; then apply_override; fi
 ensure_key
 write_env
 say "wrote $env_file; the API key is in $key_file"
@@ -153,6 +195,6 @@ if [ -n "$target" ]; then
     say "card: $target at $render_node"
     say "next: docker compose -f $folder/inference.yml up --build"
 else
-    say "no AMD card that ZLUDA supports is here, so inference.yml cannot run"
+    say "no AMD card that can be used is here, so inference.yml cannot run"
     say "next: docker compose -f $folder/cpu.yml up --build"
 fi

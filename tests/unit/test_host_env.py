@@ -15,8 +15,10 @@ from tests.unit.fake_host import CPU, RX_7900_XTX, FakeHost
 from tests.unit.planning import plan_for
 from zluda_stack.catalog.load import load
 from zluda_stack.catalog.schema import ZludaSupport
+from zluda_stack.errors import PlanRefused
 from zluda_stack.host.kfd import gfx_name
 from zluda_stack.host.probe import probe
+from zluda_stack.plan.gpu_override import OVERRIDE
 from zluda_stack.render.host_env import render_host_env
 
 GIB = 1 << 30
@@ -44,16 +46,19 @@ class Project:
         self.host.with_kfd().with_node(node, RX_7900_XTX | own, vram_bytes=gib * GIB)
         self.host.with_render_node(minor, gtt_bytes=None if gtt_gib is None else gtt_gib * GIB)
 
-    def run(self, shell: str = "sh") -> str:
+    def run(self, shell: str = "sh", *, override: str = "") -> str:
         """What the script says; it must succeed."""
-        done = subprocess.run(
-            [shell, str(self.compose / "host-env.sh")],
-            env=os.environ | {"HOST_ROOT": str(self.host.root)},
-            capture_output=True,
-            text=True,
-            check=True,
-        )
+        done = self.start(shell, override=override)
+        assert done.returncode == 0, done.stderr
         return done.stderr
+
+    def start(self, shell: str = "sh", *, override: str = "") -> subprocess.CompletedProcess[str]:
+        """Run the script with this HSA_OVERRIDE_GFX_VERSION in the environment."""
+        own = {"HOST_ROOT": str(self.host.root), OVERRIDE: override}
+        script = [shell, str(self.compose / "host-env.sh")]
+        return subprocess.run(
+            script, env=os.environ | own, capture_output=True, text=True, check=False
+        )
 
     def env(self) -> dict[str, str]:
         """The variables in .env."""
@@ -90,7 +95,7 @@ def test_two_nodes_of_two_groups_give_two_gids(project: Project) -> None:
 
 def test_the_discrete_card_is_preferred_whatever_its_place_and_memory(project: Project) -> None:
     project.host.with_node(0, CPU)
-    project.card(1, 128, 100306, gib=64)
+    project.card(1, 128, 100305, gib=64)
     project.card(2, 129, 120001, gib=16)
     project.run()
     assert project.env()["ZLUDA_STACK_GPU"] == "gfx1201"
@@ -130,17 +135,21 @@ HOSTS = [
     [(90012, 2, 7)],
     [(90402, 192, 512), (100301, 12, 32)],
     [(119909, 48, 64), (110100, 16, 64)],
+    [(100306, 1, 31)],
+    [(100101, 8, 31), (110502, 1, 31), (110503, 1, 31)],
 ]
 
 
+@pytest.mark.parametrize("override", ["", "10.3.0", " 11.00.0 ", "11.5.1"])
 @pytest.mark.parametrize("cards", HOSTS)
 def test_the_script_chooses_what_the_program_chooses(
-    project: Project, cards: list[tuple[int, int, int | None]]
+    project: Project, cards: list[tuple[int, int, int | None]], override: str
 ) -> None:
     for number, (version, gib, gtt_gib) in enumerate(cards):
         project.card(number + 1, 128 + number, version, gib, gtt_gib)
-    project.run()
-    facts = probe(None, {"PATH": str(project.compose)}, project.host.root)
+    project.run(override=override)
+    environ = {"PATH": str(project.compose), OVERRIDE: override}
+    facts = probe(None, environ, project.host.root)
     ours = ("HOST_", "ZLUDA_STACK_GPU", "ZLUDA_STACK_KERNEL", "ZLUDA_STACK_HSA")
     expected = plan_for(facts).host_environment
     told = {key: value for key, value in project.env().items() if key != "HOST_ROOT"}
@@ -162,6 +171,55 @@ def test_a_card_that_zluda_does_not_support_is_skipped_by_name(project: Project)
     assert "skipped: gfx942" in said
     assert "cpu.yml" in said
     assert "ZLUDA_STACK_GPU" not in project.env()
+
+
+@pytest.mark.parametrize("version", [100101, 100306, 110502, 110503])
+def test_a_target_without_kernels_is_skipped_with_a_reason_of_its_own(
+    project: Project, version: int
+) -> None:
+    project.card(1, 128, version)
+    said = project.run()
+    assert f"skipped: {gfx_name(version)}, for which rocBLAS has no kernels" in said
+    assert "ZLUDA does not support" not in said
+    assert "cpu.yml" in said
+    assert "ZLUDA_STACK_GPU" not in project.env()
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_an_override_says_whose_kernels_are_taken(project: Project, shell: str) -> None:
+    project.card(1, 128, 110002)
+    project.run(shell, override=" 11.0.0")
+    assert project.env()["ZLUDA_STACK_GPU"] == "gfx1102"
+    assert project.env()["ZLUDA_STACK_KERNEL_TARGET"] == "gfx1100"
+    assert project.env()["ZLUDA_STACK_HSA_OVERRIDE"] == "11.0.0"
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+@pytest.mark.parametrize(
+    ("override", "reason"),
+    [
+        ("gfx1103", "wrong form"),
+        ("11.0", "wrong form"),
+        ("9.0.0", "gfx900, which ZLUDA does not support"),
+        ("11.0.9", "gfx1109, which ZLUDA does not support"),
+        ("10.3.1", "gfx1031, for which rocBLAS has no kernels"),
+        ("11.5.02", "gfx1152, for which rocBLAS has no kernels"),
+    ],
+)
+def test_an_override_that_cannot_serve_stops_the_script_and_the_program(
+    project: Project, shell: str, override: str, reason: str
+) -> None:
+    project.card(1, 128, 110000)
+    done = project.start(shell, override=override)
+    assert done.returncode == 1
+    error, hint = done.stderr.splitlines()
+    assert error.startswith(f"error: {OVERRIDE}={override} ")
+    assert reason in error
+    assert hint.startswith("hint: ")
+    assert not (project.compose / ".env").exists()
+    facts = probe(None, {"PATH": "", OVERRIDE: override}, project.host.root)
+    with pytest.raises(PlanRefused, match=f"{OVERRIDE}={override} "):
+        plan_for(facts)
 
 
 @pytest.mark.parametrize("missing", ["dev/kfd", "dev/dri/renderD128"])
