@@ -1,3 +1,3 @@
 """What all tests share."""
 
-pytest_plugins = ["tests.docker_engine", "tests.running_gateway"]
+pytest_plugins = ["tests.claude_code", "tests.docker_engine", "tests.running_gateway"]

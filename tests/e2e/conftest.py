@@ -51,7 +51,7 @@ def eventually(condition: Callable[[], bool], seconds: float = 30) -> bool:
 class EmbeddedStack:
     """One stack under the XDG folders of the test, with a port of its own."""
 
-    def __init__(self, name: str, model: Path) -> None:
+    def __init__(self, name: str, model: Path, context: int = 2048) -> None:
         self.engine = EmbeddedEngine()
         port = free_port()
         self.plan = Plan(
@@ -64,7 +64,7 @@ class EmbeddedStack:
                 name="smollm2-135m",
                 catalogued=None,
                 path=str(model),
-                context=2048,
+                context=context,
                 trained_context=None,
             ),
             endpoint=EndpointPlan(bind="127.0.0.1", port=port, host="127.0.0.1"),

@@ -8,7 +8,7 @@ import click
 
 from zluda_stack.cli import context, output
 from zluda_stack.errors import EngineFailure, PlanRefused
-from zluda_stack.program import command
+from zluda_stack.program import as_typed, command
 
 if TYPE_CHECKING:
     from zluda_stack.catalog.schema import Client
@@ -84,7 +84,7 @@ def _findings(to: Connection, client: Client, *, show: bool) -> list[Finding]:
         findings.append(finding)
         if show:
             mark = {"ok": "✓", "limit": "-", "fault": "✗"}[finding.verdict.value]
-            output.say(f"{mark} {finding.name}: {finding.told} ({finding.seconds:.1f} s)")
+            output.say(f"{mark} {finding.name}: {as_typed(finding.told)} ({finding.seconds:.1f} s)")
     return findings
 
 
