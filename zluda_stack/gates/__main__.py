@@ -60,7 +60,7 @@ def _parser() -> argparse.ArgumentParser:
     one.add_argument("--target", required=True, type=_gfx_target)
     one.add_argument("--budget", type=_count, default=0, help="modules that may fail (default 0)")
     one.add_argument("--jobs", type=_positive, default=len(os.sched_getaffinity(0)))
-    one.add_argument("--seconds", type=_positive, default=600, help="at most for one module")
+    one.add_argument("--seconds", type=_positive, default=3600, help="at most for one module")
 
     one = gate("symbols", _symbols, "ZLUDA has every CUDA function that the programs import.")
     one.add_argument("paths", nargs="+", type=Path, metavar="FILE", help="ELF file, or a folder")
