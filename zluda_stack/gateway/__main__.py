@@ -96,7 +96,6 @@ def _log_to_stdout() -> None:
     handler = logging.StreamHandler(sys.stdout)
     handler.setFormatter(formatter)
     logging.basicConfig(level=logging.INFO, handlers=[handler])
-    logging.getLogger("httpx").setLevel(logging.WARNING)
 
 
 def main(arguments: list[str] | None = None) -> None:

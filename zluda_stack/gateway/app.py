@@ -69,7 +69,7 @@ class Gateway:
         watching.cancel()
         if self._open:  # cancelled by the server just now: let each tell its client why
             await asyncio.wait(self._open, timeout=_FAREWELL_SECONDS)
-        await self._pool.aclose()
+        self._pool.close()
         await send({"type": "lifespan.shutdown.complete"})
 
     async def _http(self, exchange: Exchange) -> None:

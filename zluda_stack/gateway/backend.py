@@ -6,8 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-import httpx
-
+from zluda_stack.gateway.answer import Answer
 from zluda_stack.gateway.auth import CREDENTIALS
 from zluda_stack.gateway.exchange import Exchange
 from zluda_stack.gateway.headers import end_to_end
@@ -29,7 +28,7 @@ class Backend:
     @asynccontextmanager
     async def send(
         self, exchange: Exchange, content: bytes, target: bytes | None = None
-    ) -> AsyncIterator[httpx.Response]:
+    ) -> AsyncIterator[Answer]:
         """The answer to `content` at `target` (without one: at that of the exchange).
 
         Its body is not read yet. Leaving the context stops the work. A stream of the client can

@@ -8,26 +8,25 @@ from zluda_stack.gateway.backend import Backend
 from zluda_stack.gateway.errors import Fault
 from zluda_stack.gateway.events import WholeEvents
 from zluda_stack.gateway.exchange import Exchange
+from zluda_stack.gateway.failures import LOADING
 from zluda_stack.gateway.headers import end_to_end
 from zluda_stack.gateway.refusals import fault_of
-from zluda_stack.gateway.streams import is_event_stream
-from zluda_stack.gateway.upstream import LOADING
 
 
 async def forward(exchange: Exchange, content: bytes, backend: Backend) -> None:
     """Let the model server answer. Raises Fault."""
     async with backend.send(exchange, content) as response:
-        headers = end_to_end((name.lower(), value) for name, value in response.headers.raw)
+        headers = end_to_end(response.headers)
         if response.status_code == HTTPStatus.SERVICE_UNAVAILABLE:
             raise Fault(503, LOADING)
-        if not is_event_stream(response):
-            data = b"".join([chunk async for chunk in response.aiter_raw()])
+        if not response.is_event_stream:
+            data = await response.read()
             if response.is_error:
                 raise fault_of(exchange.dialect, response.status_code, data)
             await exchange.respond(response.status_code, headers, data)
             return
         await exchange.start_stream(response.status_code, headers)
         events = WholeEvents()
-        async for chunk in response.aiter_raw():
+        async for chunk in response.chunks:
             await exchange.stream(events.feed(chunk))
         await exchange.end_stream(events.rest())

@@ -11,9 +11,10 @@ from zluda_stack.gateway import models
 from zluda_stack.gateway.backend import Backend
 from zluda_stack.gateway.errors import Dialect, Fault
 from zluda_stack.gateway.exchange import Exchange
+from zluda_stack.gateway.failures import LOADING
 from zluda_stack.gateway.models import JsonObject, ModelFacts
 from zluda_stack.gateway.pool import Pool
-from zluda_stack.gateway.server import LOADING, Server
+from zluda_stack.gateway.server import Server
 
 _JSON = [(b"content-type", b"application/json")]
 
@@ -54,4 +55,4 @@ async def _of_server(server: Server) -> JsonObject:
     async with server.send("GET", models.LIST_PATH.encode(), [], b"") as response:
         if not response.is_success:
             raise Fault(503, LOADING)
-        return models.every_name(await response.aread())
+        return models.every_name(await response.read())

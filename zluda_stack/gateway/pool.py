@@ -38,7 +38,7 @@ class Pool:
         self.servers = tuple(servers)
         self.admission = Admission(self, size=queue, patience=patience)
         self._homes: Homes[Server] = Homes()
-        self._turns = itertools.count()
+        self._turns = itertools.count(1)
         self._last_turn = dict.fromkeys(self.servers, 0)
         self._looking: dict[Server, asyncio.Task[Fault | None]] = {}
         self._doubted = {server: asyncio.Event() for server in self.servers}
@@ -123,12 +123,10 @@ class Pool:
         """True when a server is left that has not failed this request."""
         return any(one not in ticket.tried for one in self.of_model(ticket.wish.model))
 
-    async def aclose(self) -> None:
-        """Close what is open."""
+    def close(self) -> None:
+        """Look no more."""
         for looking in list(self._looking.values()):
             looking.cancel()
-        for server in self.servers:
-            await server.aclose()
 
     async def _look(self, server: Server) -> Fault | None:
         before = server.state

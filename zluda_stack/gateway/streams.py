@@ -15,20 +15,19 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Protocol
 
-import httpx
-
+from zluda_stack.gateway.answer import Answer
 from zluda_stack.gateway.errors import Fault
 from zluda_stack.gateway.exchange import Exchange
+from zluda_stack.gateway.failures import LOADING
 from zluda_stack.gateway.headers import Headers, end_to_end
 from zluda_stack.gateway.refusals import fault_of
-from zluda_stack.gateway.upstream import LOADING
 
 _HEADERS: Headers = [(b"content-type", b"text/event-stream"), (b"cache-control", b"no-cache")]
 # The official Python clients try twice again, Claude Code ten times.
 _LOADING_SECONDS = 15
 _LLAMA_KEEP_ALIVE = b":\n\n"
 
-Open = Callable[[], AbstractAsyncContextManager[httpx.Response]]
+Open = Callable[[], AbstractAsyncContextManager[Answer]]
 
 
 class StreamEditor(Protocol):
@@ -88,7 +87,7 @@ class StreamedAnswer:
 
     async def _opened(
         self, stack: AsyncExitStack, open_: Open
-    ) -> tuple[httpx.Response, AsyncIterator[bytes], bytes]:
+    ) -> tuple[Answer, AsyncIterator[bytes], bytes]:
         give_up = time.monotonic() + self._patience.for_server
         while True:
             attempt = AsyncExitStack()
@@ -105,18 +104,15 @@ class StreamedAnswer:
                 await attempt.aclose()  # it loads its model, however long that takes
                 give_up = time.monotonic() + self._patience.for_server
             await asyncio.sleep(self._patience.between_tries)
-        chunks = response.aiter_raw()
-        return response, chunks, await anext(chunks, b"")
+        return response, response.chunks, await anext(response.chunks, b"")
 
-    async def _pass(
-        self, response: httpx.Response, chunks: AsyncIterator[bytes], first: bytes
-    ) -> None:
+    async def _pass(self, response: Answer, chunks: AsyncIterator[bytes], first: bytes) -> None:
         exchange, editor = self._exchange, self._editor
-        if not is_event_stream(response):
+        if not response.is_event_stream:
             data = first + b"".join([chunk async for chunk in chunks])
             raise fault_of(exchange.dialect, response.status_code, data)
         if not exchange.streaming:
-            headers = end_to_end((name.lower(), value) for name, value in response.headers.raw)
+            headers = end_to_end(response.headers)
             await exchange.start_stream(response.status_code, headers)
         await exchange.stream(editor.feed(first))
         async for chunk in chunks:
@@ -146,7 +142,7 @@ class StreamedAnswer:
 
 
 async def whole_answer(
-    exchange: Exchange, open_: AbstractAsyncContextManager[httpx.Response]
+    exchange: Exchange, open_: AbstractAsyncContextManager[Answer]
 ) -> tuple[int, Headers, bytes]:
     """Status, headers and body of an answer that is no stream. Raises Fault.
 
@@ -157,14 +153,8 @@ async def whole_answer(
     async with open_ as response:
         if response.status_code == HTTPStatus.SERVICE_UNAVAILABLE:
             raise Fault(429, LOADING, retry_after=_LOADING_SECONDS)
-        data = b"".join([chunk async for chunk in response.aiter_raw()])
+        data = await response.read()
         if response.is_error:
             raise fault_of(exchange.dialect, response.status_code, data)
-        headers = end_to_end((name.lower(), value) for name, value in response.headers.raw)
+        headers = end_to_end(response.headers)
         return response.status_code, headers, data
-
-
-def is_event_stream(response: httpx.Response) -> bool:
-    """True when `response` is a stream of server-sent events."""
-    content_type: str = response.headers.get("content-type", "")
-    return content_type.startswith("text/event-stream")

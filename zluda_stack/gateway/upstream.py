@@ -2,32 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
-
-import httpx
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from dataclasses import dataclass, field, replace
+from http import HTTPStatus
 
 from zluda_stack.gateway.admission import Ticket, Wish
+from zluda_stack.gateway.answer import Answer
+from zluda_stack.gateway.failures import BrokeOff, NotRunning
 from zluda_stack.gateway.headers import Headers
 from zluda_stack.gateway.pool import Pool
 from zluda_stack.gateway.routes import computes
-from zluda_stack.gateway.server import BROKE_OFF, LOADING, BrokeOff, NotRunning, Server, State
-
-__all__ = ["BROKE_OFF", "LOADING", "Upstream"]
+from zluda_stack.gateway.server import Server, State
+from zluda_stack.gateway.usage import Meter, Work
 
 
 @dataclass(frozen=True)
 class Upstream:
-    """The model servers, as one request sees them."""
+    """The model servers, as one request sees them; what it costs is noted in `work`."""
 
     pool: Pool
     wish: Wish
+    work: Work = field(default_factory=Work)
 
     @asynccontextmanager
     async def send(
         self, method: str, target: bytes, headers: Headers, content: bytes
-    ) -> AsyncIterator[httpx.Response]:
+    ) -> AsyncIterator[Answer]:
         """The answer to one request, its body not read yet.
 
         What makes the model compute waits for a place; leaving the context frees it and closes
@@ -45,11 +46,26 @@ class Upstream:
             try:
                 async with AsyncExitStack() as opened:
                     attempt = _Attempt(self.pool, ticket, opened)
-                    yield await attempt.first_answer(method, target, headers, content)
+                    answer = await attempt.first_answer(method, target, headers, content)
+                    with self._metered(ticket, answer) as metered:
+                        yield metered
             except BrokeOff:
                 if ticket.server is not None:
                     self.pool.doubt(ticket.server, State.AWAY)
                 raise
+
+    @contextmanager
+    def _metered(self, ticket: Ticket, answer: Answer) -> Iterator[Answer]:
+        meter, work = Meter(), self.work
+        work.server = ticket.server.name if ticket.server else None
+        work.waited = ticket.waited
+        try:
+            yield replace(answer, chunks=meter.over(answer.chunks))
+        finally:
+            if meter.first_at is not None:
+                work.first_token = meter.first_at - ticket.since
+            if answer.is_success:
+                work.add(meter.usage())
 
 
 @dataclass(frozen=True)
@@ -60,7 +76,7 @@ class _Attempt:
 
     async def first_answer(
         self, method: str, target: bytes, headers: Headers, content: bytes
-    ) -> httpx.Response:
+    ) -> Answer:
         """The answer of the first server that gives one; the last fault when none does."""
         broken = 0
         while True:
@@ -76,7 +92,7 @@ class _Attempt:
                 if broken > 1 or not self._is_left_after(server):
                     raise
             else:
-                if response.status_code != httpx.codes.SERVICE_UNAVAILABLE:
+                if response.status_code != HTTPStatus.SERVICE_UNAVAILABLE:
                     return response
                 self.pool.doubt(server, State.LOADING)
                 if not self._is_left_after(server):
