@@ -24,7 +24,8 @@ Start = Callable[[Play], FakeModelServer]
 class RunningGateway:
     """The endpoint as a real process on a free port."""
 
-    def __init__(self, folder: Path, drain: int) -> None:
+    def __init__(self, folder: Path, drain: int, *more: str) -> None:
+        """`more` are further options; without any, as many requests at once as a test needs."""
         self.socket = folder / "model.sock"
         self.log = folder / "gateway.log"
         key_file = folder / "key"
@@ -36,12 +37,12 @@ class RunningGateway:
             "--port": self.port,
             "--upstream": f"unix:{self.socket}",
             "--key-file": key_file,
-            "--slots": 64,
             "--drain": drain,
         }
         self.process = subprocess.Popen(
             [sys.executable, "-m", "zluda_stack.gateway"]
-            + [str(word) for pair in options.items() for word in pair],
+            + [str(word) for pair in options.items() for word in pair]
+            + list(more or ("--slots", "64")),
             stdout=self.log.open("wb"),
             stderr=subprocess.STDOUT,
         )

@@ -151,7 +151,7 @@ def test_where_nobody_listens_the_request_was_not_sent(address: str) -> None:
 
 @pytest.mark.parametrize("text", ["ftp://host", "http://", "http://host:port", "host:80", ""])
 def test_what_is_no_address_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="port|address"):
+    with pytest.raises(ValueError, match=r"port|address"):
         Address(text)
 
 

@@ -4,90 +4,32 @@ from __future__ import annotations
 
 import argparse
 import logging
-import re
+import socket
 import sys
 import time
-from pathlib import Path
 
 import uvicorn
 
+from zluda_stack.gateway import options as command_line
 from zluda_stack.gateway.app import Gateway
-from zluda_stack.gateway.auth import KeyFile, Keys
+from zluda_stack.gateway.capture import Capture
+from zluda_stack.gateway.cors import Cors
 from zluda_stack.gateway.pool import Pool
-from zluda_stack.gateway.server import Server
 
-# A name holds no colon, which every address has before its first equals sign.
-_UPSTREAM = re.compile(r"(?:(?P<name>[^=:]+)=)?(?P<address>.+)")
 _KEEP_ALIVE_SECONDS = 75
 
 
-def _arguments() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="zluda_stack.gateway", description=__doc__)
-    parser.add_argument("--bind", default="127.0.0.1", help="address to listen on")
-    parser.add_argument("--port", type=int, required=True, help="TCP port to listen on")
-    parser.add_argument(
-        "--upstream",
-        action="append",
-        required=True,
-        metavar="[NAME=]URL",
-        help="model server: http://HOST:PORT or unix:PATH; several are replicas of one model, or "
-        "serve the models that they are named after",
-    )
-    parser.add_argument(
-        "--upstream-dialect",
-        choices=("llama.cpp", "openai"),
-        default="llama.cpp",
-        help="what the model servers speak: llama.cpp's own, or OpenAI's API only (vLLM, others)",
-    )
-    parser.add_argument(
-        "--slots",
-        type=_positive,
-        metavar="N",
-        help="requests that a model server computes at once; without, it is asked",
-    )
-    parser.add_argument(
-        "--queue", type=_positive, default=64, metavar="N", help="requests that may wait for one"
-    )
-    parser.add_argument(
-        "--key-file", type=Path, metavar="FILE", help="file with accepted keys, one a line"
-    )
-    parser.add_argument(
-        "--key-hashes",
-        type=Path,
-        metavar="FILE",
-        help="file with their SHA-256 digests, one a line, each with its name and limits",
-    )
-    parser.add_argument(
-        "--drain",
-        type=int,
-        default=30,
-        metavar="SECONDS",
-        help="how long requests in flight may take to end after SIGTERM",
-    )
-    return parser
+class _Server(uvicorn.Server):
+    """Uvicorn, whose orderly end begins with that of the queue."""
 
+    def __init__(self, config: uvicorn.Config, gateway: Gateway) -> None:
+        super().__init__(config)
+        self._gateway = gateway
 
-def _positive(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise ValueError
-    return number
-
-
-def _servers(options: argparse.Namespace) -> list[Server]:
-    parts = (_UPSTREAM.fullmatch(text) for text in options.upstream)
-    return [
-        Server(part["address"], model=part["name"], slots=options.slots) for part in parts if part
-    ]
-
-
-def _keys(options: argparse.Namespace) -> Keys:
-    files = []
-    if options.key_file is not None:
-        files.append(KeyFile.of_keys(options.key_file))
-    if options.key_hashes is not None:
-        files.append(KeyFile.of_digests(options.key_hashes))
-    return Keys(*files)
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """End: what waits is sent away, what runs may end."""
+        self._gateway.close()
+        await super().shutdown(sockets)
 
 
 def _log_to_stdout() -> None:
@@ -98,23 +40,27 @@ def _log_to_stdout() -> None:
     logging.basicConfig(level=logging.INFO, handlers=[handler])
 
 
-def main(arguments: list[str] | None = None) -> None:
-    """Serve until SIGTERM, then let requests in flight end."""
-    parser = _arguments()
-    options = parser.parse_args(arguments)
-    if options.key_file is None and options.key_hashes is None:
-        parser.error("nobody could use it: give --key-file or --key-hashes")
-    _log_to_stdout()
+def _gateway(options: argparse.Namespace) -> Gateway:
     try:
-        keys = _keys(options)
+        keys = command_line.keys(options)
     except (OSError, ValueError) as error:
         sys.exit(f"cannot read the keys: {error}")
-    uvicorn.run(
-        Gateway(
-            Pool(_servers(options), queue=options.queue),
-            keys,
-            openai_only=options.upstream_dialect == "openai",
-        ),
+    try:
+        capture = None if options.capture is None else Capture(options.capture)
+    except OSError as error:
+        sys.exit(f"cannot capture: {error}")
+    return Gateway(
+        Pool(command_line.servers(options), queue=options.queue),
+        keys,
+        openai_only=options.upstream_dialect == "openai",
+        cors=Cors(options.allow_origin),
+        capture=capture,
+    )
+
+
+def _config(options: argparse.Namespace, gateway: Gateway) -> uvicorn.Config:
+    config = uvicorn.Config(
+        gateway,
         host=options.bind,
         port=options.port,
         log_config=None,
@@ -122,9 +68,27 @@ def main(arguments: list[str] | None = None) -> None:
         server_header=False,
         ws="none",
         lifespan="on",
+        ssl_certfile=options.tls_cert,
+        ssl_keyfile=options.tls_key,
         timeout_keep_alive=_KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=options.drain,
     )
+    try:
+        config.load()
+    except OSError as error:  # ssl.SSLError is one
+        sys.exit(f"cannot use the certificate and its key: {error}")
+    return config
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Serve until SIGTERM, then let requests in flight end."""
+    options = command_line.parse(arguments)
+    _log_to_stdout()
+    gateway = _gateway(options)
+    server = _Server(_config(options, gateway), gateway)
+    server.run()
+    if not server.started:
+        sys.exit(1)  # its log says why
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -36,13 +36,16 @@ class Ticket:
     server: Server | None = None
     tried: list[Server] = field(default_factory=list)
     waited: float = 0.0
-    _granted: asyncio.Event = field(default_factory=asyncio.Event)
+    _called: asyncio.Event = field(default_factory=asyncio.Event)
+    _refusal: Fault | None = None
     _began: float = 0.0
 
     async def place(self) -> Server:
-        """The server that it may go to, once it has a place there."""
+        """The server that it may go to, once it has a place there. Raises Fault when sent away."""
         while self.server is None:
-            await self._granted.wait()
+            await self._called.wait()
+            if self._refusal is not None:
+                raise self._refusal
         return self.server
 
     def grant(self, server: Server) -> None:
@@ -51,14 +54,19 @@ class Ticket:
         self.server = server
         self._began = time.monotonic()
         self.waited = self._began - self.since
-        self._granted.set()
+        self._called.set()
+
+    def refuse(self, fault: Fault) -> None:
+        """Send it away."""
+        self._refusal = fault
+        self._called.set()
 
     def give_back(self) -> float:
         """Free the place; returns for how many seconds it was held."""
         if self.server is not None:
             self.server.running -= 1
         self.server = None
-        self._granted.clear()
+        self._called.clear()
         return time.monotonic() - self._began
 
 
@@ -85,8 +93,8 @@ class Admission:
         self._patience = patience
         self._queue: FairQueue[Ticket] = FairQueue()
         self._mean = 0.0
+        self._closed = False
         self.running = 0
-        self.on_grant: Callable[[Ticket], None] = lambda _: None
 
     @property
     def waiting(self) -> int:
@@ -103,6 +111,8 @@ class Admission:
         ticket = Ticket(wish)
         self._queue.append(wish.key, ticket)
         self.dispatch()
+        if self._closed and ticket.server is None:
+            ticket.refuse(_closing())
         if self._is_too_much(ticket):
             self._queue.remove(wish.key, ticket)
             raise self._full()
@@ -113,6 +123,12 @@ class Admission:
             if later is not None:
                 later.cancel()
             self._leave(ticket)
+
+    def close(self) -> None:
+        """Send all away who wait, and who come from now on and would have to."""
+        self._closed = True
+        for ticket in self._queue:
+            ticket.refuse(_closing())
 
     def again(self, ticket: Ticket) -> None:
         """Let `ticket` give its place back and be the next of its key for another."""
@@ -131,7 +147,6 @@ class Admission:
             ticket, server = found
             ticket.grant(server)
             self.running += 1
-            self.on_grant(ticket)
 
     def _elsewhere(self, ticket: Ticket) -> Server | None:
         if time.monotonic() - ticket.since < self._patience:
@@ -168,3 +183,9 @@ class Admission:
             f"the queue is full: {len(self._queue)} requests wait",
             retry_after=min(max(expected, least), most),
         )
+
+
+def _closing() -> Fault:
+    # Not 503, which clients take for a failure: nothing was lost, and another endpoint may
+    # listen here in a moment.
+    return Fault(429, "the endpoint is shutting down", retry_after=_RETRY_AFTER[0])

@@ -15,9 +15,12 @@ from zluda_stack.gateway.admission import Wish
 from zluda_stack.gateway.affinity import Opening, opening
 from zluda_stack.gateway.auth import Keys
 from zluda_stack.gateway.backend import Backend
+from zluda_stack.gateway.capture import Capture
+from zluda_stack.gateway.cors import Cors
 from zluda_stack.gateway.dispatch import answerer
 from zluda_stack.gateway.errors import Fault
 from zluda_stack.gateway.exchange import HEALTH, ClientGone, Exchange, Receive, Scope, Send
+from zluda_stack.gateway.metrics import CONTENT_TYPE, METRICS, Metrics
 from zluda_stack.gateway.page_answer import answer_page
 from zluda_stack.gateway.pool import Pool
 from zluda_stack.gateway.quota import Quotas
@@ -45,7 +48,12 @@ class Gateway:
         body_limit: int = BODY_LIMIT,
         openai_only: bool = False,
         patience: Patience | None = None,
+        cors: Cors | None = None,
+        capture: Capture | None = None,
     ) -> None:
+        self._cors = cors or Cors()
+        self._capture = capture
+        self._metrics = Metrics(pool)
         self._openai_only = openai_only
         self._patience = patience or Patience()
         self._pool = pool
@@ -60,6 +68,10 @@ class Gateway:
             await self._lifespan(receive, send)
         else:
             await self._http(Exchange(scope, receive, send))
+
+    def close(self) -> None:
+        """Begin the end: what still waits for a model server is told to come again."""
+        self._pool.admission.close()
 
     async def _lifespan(self, receive: Receive, send: Send) -> None:
         await receive()
@@ -82,6 +94,7 @@ class Gateway:
             await exchange.fail(fault)
         except ClientGone:
             exchange.outcome = "client gone"
+            self._metrics.count_abort(exchange)
         except asyncio.CancelledError:
             await exchange.fail(Fault(503, "the endpoint is shutting down"))
             raise
@@ -91,9 +104,16 @@ class Gateway:
             await exchange.fail(Fault(500, "the endpoint failed; its log says why"))
         finally:
             exchange.log()
+            self._metrics.count(exchange)
+            if exchange.key is not None:
+                self._quotas.count_tokens(exchange.key, exchange.work.usage.spent)
 
     async def _answer(self, exchange: Exchange) -> None:
-        if exchange.method == "HEAD" and exchange.path in _PROBES:
+        exchange.own_headers = self._cors.headers(exchange.headers)
+        preflight = self._cors.preflight(exchange.method, exchange.headers)
+        if preflight is not None:
+            await exchange.respond(204, preflight, b"")
+        elif exchange.method == "HEAD" and exchange.path in _PROBES:
             await exchange.respond(200, [], b"")
         elif not exchange.path.startswith("/"):
             raise Fault(400, "the request target must be a path")
@@ -102,18 +122,30 @@ class Gateway:
         elif exchange.method == "GET" and exchange.path == "/":
             await answer_page(exchange, self._pool)
         else:
-            key = self._keys.require(exchange.headers)
-            if computes(exchange.method, exchange.path):
-                self._quotas.count_request(key)
-            content = await exchange.read_body(self._body_limit)
-            backend = self._backend(key, exchange, content)
-            answer = answerer(exchange.method, exchange.path)
-            await exchange.unless_client_leaves(answer(exchange, content, backend))
+            exchange.key = self._keys.require(exchange.headers)
+            await self._answer_owner_of(exchange.key, exchange)
+
+    async def _answer_owner_of(self, key: Key, exchange: Exchange) -> None:
+        if exchange.method == "GET" and exchange.path == METRICS:
+            headers = [(b"content-type", CONTENT_TYPE)]
+            await exchange.respond(200, headers, self._metrics.exposition())
+            return
+        if computes(exchange.method, exchange.path):
+            self._quotas.count_request(key)
+        content = await exchange.read_body(self._body_limit)
+        if self._capture is not None:
+            exchange.recording = self._capture.recording(exchange.request_id)
+            exchange.recording.request(content)
+        backend = self._backend(key, exchange, content)
+        answer = answerer(exchange.method, exchange.path)
+        await exchange.unless_client_leaves(answer(exchange, content, backend))
 
     def _backend(self, key: Key, exchange: Exchange, content: bytes) -> Backend:
         """What answers one request. What it asks for is read where it matters only."""
         asked = opening(exchange.headers, content) if self._pool.chooses else Opening()
-        upstream = Upstream(self._pool, Wish(key.name, asked.model, asked.conversation))
+        upstream = Upstream(
+            self._pool, Wish(key.name, asked.model, asked.conversation), exchange.work
+        )
         return Backend(upstream, self._patience, self._openai_only)
 
     async def _health(self, exchange: Exchange) -> None:

@@ -10,8 +10,11 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
 from zluda_stack.gateway import errors
+from zluda_stack.gateway.capture import Recording
 from zluda_stack.gateway.errors import Dialect, Fault
 from zluda_stack.gateway.headers import Headers
+from zluda_stack.gateway.usage import Work
+from zluda_stack.keyring import Key
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -40,6 +43,7 @@ class Exchange:
         self._status: int | None = None
         self._bytes_sent = 0
         self._streaming = False
+        self._answered = False
         self.last_sent = self._started  # by time.monotonic()
         raw_path: bytes = scope["raw_path"]
         # Clients whose base URL ends in /v1 add their own.
@@ -53,6 +57,10 @@ class Exchange:
         self.target = raw_path + b"?" + query if query else raw_path
         self.dialect = Dialect.of(self.path, self.headers)
         self.request_id = f"req_{secrets.token_hex(12)}"
+        self.key: Key | None = None
+        self.work = Work()
+        self.own_headers: Headers = []  # that its answer carries, whatever it is
+        self.recording: Recording | None = None
         self.outcome = "ok"
 
     async def read_body(self, limit: int) -> bytes:
@@ -83,9 +91,10 @@ class Exchange:
         leaving = asyncio.ensure_future(self._client_leaves())
         try:
             await asyncio.wait({working, leaving}, return_when=asyncio.FIRST_COMPLETED)
-            if not working.done():
+            if not working.done() and not self._answered:
                 raise ClientGone
-            working.result()
+            # The server calls the end of the answer a disconnect as well.
+            await working
         finally:
             working.cancel()
             leaving.cancel()
@@ -99,6 +108,11 @@ class Exchange:
         """Send a whole answer."""
         await self._start(status, [*headers, (b"content-length", b"%d" % len(content))])
         await self._body(content, more=False)
+
+    @property
+    def status(self) -> int | None:
+        """The status of the answer, None until it has begun."""
+        return self._status
 
     @property
     def streaming(self) -> bool:
@@ -141,7 +155,7 @@ class Exchange:
         if self.path == HEALTH:
             return
         _log.info(
-            "%s %s %s %s -> %s %d bytes %.3f s %s",
+            "%s %s %s %s -> %s %d bytes %.3f s%s %s",
             self.request_id,
             self._client[0],
             self.method,
@@ -149,18 +163,37 @@ class Exchange:
             self._status or "-",
             self._bytes_sent,
             time.monotonic() - self._started,
+            self._details(),
             self.outcome,
         )
+
+    def _details(self) -> str:
+        """Whose key it was, where the request went, its times there, and its tokens."""
+        key, work = self.key, self.work
+        told = "" if key is None else f" key={key.name}"
+        if work.server is None:
+            return told
+        usage = work.usage
+        first = "" if work.first_token is None else f" first={work.first_token:.3f}"
+        tokens = f"tokens={usage.computed}+{usage.cached}+{usage.generated}"
+        return f"{told} server={work.server} waited={work.waited:.3f}{first} {tokens}"
 
     async def _start(self, status: int, headers: Headers) -> None:
         self._status = status
         identity = self.request_id.encode()
         own = [(b"request-id", identity), (b"x-request-id", identity)]
         await self._send(
-            {"type": "http.response.start", "status": status, "headers": [*headers, *own]}
+            {
+                "type": "http.response.start",
+                "status": status,
+                "headers": [*headers, *own, *self.own_headers],
+            }
         )
 
     async def _body(self, chunk: bytes, *, more: bool) -> None:
         self._bytes_sent += len(chunk)
+        if self.recording is not None:
+            self.recording.answer(chunk)
         self.last_sent = time.monotonic()
+        self._answered = not more
         await self._send({"type": "http.response.body", "body": chunk, "more_body": more})

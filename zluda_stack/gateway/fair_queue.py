@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import chain
 from typing import Generic, TypeVar
 
 _T = TypeVar("_T")
@@ -18,6 +19,10 @@ class FairQueue(Generic[_T]):
 
     def __len__(self) -> int:
         return sum(map(len, self._lines.values()))
+
+    def __iter__(self) -> Iterator[_T]:
+        """All that wait, in no order."""
+        return chain.from_iterable(list(self._lines.values()))
 
     def waiting(self, key: str) -> int:
         """How many of `key` wait."""

@@ -36,4 +36,9 @@ def end_to_end(headers: Iterable[tuple[bytes, bytes]]) -> Headers:
         for token in value.split(b",")
     }
     dropped = _HOP_BY_HOP | _OWN_RESPONSE_HEADERS | named
-    return [(name, value) for name, value in headers if name not in dropped]
+    # Which web pages may read an answer is the endpoint's own to say; see cors.py.
+    return [
+        (name, value)
+        for name, value in headers
+        if name not in dropped and not name.startswith(b"access-control-")
+    ]

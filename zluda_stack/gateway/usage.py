@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from msgspec import Struct
 
-_EVENT = (b"data:", b"event:")  # a comment is no answer yet
+_EVENT = re.compile(rb"(?:\A|\n)(?:data|event):")  # a comment is no answer yet
 # More than the first and the last events of any dialect take, tool calls apart.
 _KEPT = 4096
 # A text in an answer cannot look like this: its quotation marks have backslashes.
@@ -54,7 +54,7 @@ class Meter:
         self._whole = True
 
     def _see(self, chunk: bytes) -> None:
-        if self.first_at is None and chunk.startswith(_EVENT):
+        if self.first_at is None and _EVENT.search(chunk):
             self.first_at = time.monotonic()
         if len(self._head) < _KEPT:
             self._head = (self._head + chunk)[:_KEPT]

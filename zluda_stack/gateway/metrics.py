@@ -1,0 +1,120 @@
+"""What Prometheus can read of the endpoint. No prompt, no key and no path of a stranger's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Histogram,
+    ProcessCollector,
+    generate_latest,
+)
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
+from prometheus_client.metrics_core import Metric
+
+from zluda_stack.gateway import routes
+from zluda_stack.gateway.exchange import Exchange
+from zluda_stack.gateway.pool import Pool
+from zluda_stack.gateway.server import State
+
+METRICS = "/metrics"
+CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4.encode()
+
+_SECONDS = (0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
+
+
+class Metrics:
+    """Counts what is answered, and shows how the pool is when it is asked."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._registry = registry = CollectorRegistry()
+        self._requests = Counter(
+            "zluda_stack_requests",
+            "Requests by what became of them.",
+            ("route", "status", "key"),
+            registry=registry,
+        )
+        self._aborts = Counter(
+            "zluda_stack_aborts",
+            "Requests that their client left before the end.",
+            ("key",),
+            registry=registry,
+        )
+        self._tokens = Counter(
+            "zluda_stack_tokens",
+            "Tokens of prompts, computed and cached, and of answers.",
+            ("kind", "key"),
+            registry=registry,
+        )
+        self._wait = Histogram(
+            "zluda_stack_queue_wait_seconds",
+            "Time in the queue.",
+            buckets=_SECONDS,
+            registry=registry,
+        )
+        self._first = Histogram(
+            "zluda_stack_time_to_first_token_seconds",
+            "Time from the request to the first token of a stream, with that in the queue.",
+            buckets=_SECONDS,
+            registry=registry,
+        )
+        registry.register(_PoolCollector(pool))
+        ProcessCollector(registry=registry)
+
+    def count(self, exchange: Exchange) -> None:
+        """Count a request that is over."""
+        work, key = exchange.work, _key(exchange)
+        route = routes.label(exchange.path)
+        self._requests.labels(route, exchange.status or "none", key).inc()
+        if work.server is None:
+            return
+        self._wait.observe(work.waited)
+        if work.first_token is not None:
+            self._first.observe(work.first_token)
+        self._tokens.labels("computed", key).inc(work.usage.computed)
+        self._tokens.labels("cached", key).inc(work.usage.cached)
+        self._tokens.labels("generated", key).inc(work.usage.generated)
+
+    def count_abort(self, exchange: Exchange) -> None:
+        """Count a client that left."""
+        self._aborts.labels(_key(exchange)).inc()
+
+    def exposition(self) -> bytes:
+        """All of it in the text format of CONTENT_TYPE."""
+        return generate_latest(self._registry)
+
+
+def _key(exchange: Exchange) -> str:
+    return "none" if exchange.key is None else exchange.key.name
+
+
+class _PoolCollector:
+    """The servers and the queue as they are in this moment."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+
+    def collect(self) -> Iterator[Metric]:
+        yield GaugeMetricFamily(
+            "zluda_stack_queue_length",
+            "Requests that wait for a place.",
+            value=self._pool.admission.waiting,
+        )
+        running = GaugeMetricFamily(
+            "zluda_stack_running", "Requests that a server computes.", labels=("server",)
+        )
+        slots = GaugeMetricFamily(
+            "zluda_stack_slots", "Requests that it computes at once.", labels=("server",)
+        )
+        up = GaugeMetricFamily(
+            "zluda_stack_server_up", "1 when it was well at the last look.", labels=("server",)
+        )
+        for server in self._pool.servers:
+            running.add_metric((server.name,), server.running)
+            up.add_metric((server.name,), float(server.state is State.READY))
+            if server.slots is not None:
+                slots.add_metric((server.name,), server.slots)
+        yield from (running, slots, up)
