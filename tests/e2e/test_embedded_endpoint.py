@@ -275,6 +275,13 @@ def test_a_response_of_openais_client_that_is_cut_off_is_incomplete(gpt: openai.
     assert last.response.status == "incomplete"
 
 
+def test_openais_client_puts_the_stream_of_a_response_together(gpt: openai.OpenAI) -> None:
+    with gpt.responses.stream(model="x", input=QUESTION, temperature=0) as stream:
+        parts = [event.delta for event in stream if event.type == "response.output_text.delta"]
+        final = stream.get_final_response()
+    assert final.output_text == "".join(parts) != ""
+
+
 def test_anthropics_client_lists_and_finds_models(claude: anthropic.Anthropic) -> None:
     assert {model.id for model in claude.models.list(limit=1)} == {"default", "smollm2-135m"}
     assert claude.models.retrieve("claude-sonnet-4-5").type == "model"

@@ -19,6 +19,7 @@ from tests.fake_upstream import (
     FakeModelServer,
     Script,
     error,
+    message_events,
     silence,
     stream,
     sudden_death,
@@ -306,6 +307,18 @@ def test_the_log_has_a_line_for_a_request_but_no_prompt_and_no_key(
     assert f"{response.headers['x-request-id']} 127.0.0.1 POST {CHAT} -> 200" in log
     assert PROMPT not in log
     assert KEY not in log
+    server.close()
+
+
+def test_a_stream_that_came_whole_is_not_logged_as_left(mortal_gateway: RunningGateway) -> None:
+    server = FakeModelServer(mortal_gateway.socket, stream(*message_events("a")))
+    for _ in range(10):
+        mortal_gateway.request("POST", MESSAGES, body=ASK_STREAM)
+    mortal_gateway.process.terminate()
+    mortal_gateway.process.wait(20)
+    lines = [line for line in mortal_gateway.log.read_text().splitlines() if " POST " in line]
+    assert len(lines) == 10
+    assert all(line.endswith(" ok") for line in lines)
     server.close()
 
 

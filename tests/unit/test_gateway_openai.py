@@ -75,6 +75,33 @@ def test_a_stream_of_a_response_ends_with_its_true_event(
     assert (told["response"]["status"], told["response"]["model"]) == (status, "gpt-x")
 
 
+def test_the_events_of_a_response_have_the_numbers_of_their_places(
+    tmp_path: Path, play: Start
+) -> None:
+    told: list[dict[str, Any]] = [
+        {"type": "response.created", "response": {"id": "resp_1"}},
+        {"type": "response.output_item.added", "item": {"type": "reasoning", "id": "rs_1"}},
+        {"type": "response.reasoning_text.delta", "item_id": "rs_1", "delta": '"id":"fc_0"'},
+        {"type": "response.output_item.added", "item": {"type": "message", "id": "msg_1"}},
+        {"type": "response.output_text.delta", "item_id": "msg_1", "delta": "a"},
+        {"type": "response.output_item.added", "item": {"type": "function_call", "id": "fc_1"}},
+        {"type": "response.function_call_arguments.delta", "item_id": "fc_1", "delta": "{}"},
+        {"type": "response.output_item.done", "item": {"type": "reasoning", "id": "rs_1"}},
+        {"type": "response.output_item.done", "item": {"type": "function_call", "id": "fc_1"}},
+        {"type": "response.completed", "response": response(1)},
+    ]
+    play(stream(*(b"event: %s\ndata: %s\n\n" % (e["type"].encode(), _compact(e)) for e in told)))
+    lines = ask(tmp_path, RESPONSES, asked(stream=True)).body.splitlines()
+    found = [json.loads(line[6:]) for line in lines if line.startswith(b"data: ")]
+    assert [event["sequence_number"] for event in found] == list(range(10))
+    places = [event.get("output_index") for event in found]
+    assert places == [None, 0, 0, 1, 1, 2, 2, 0, 2, None]
+
+
+def _compact(event: dict[str, Any]) -> bytes:
+    return json.dumps(event, separators=(",", ":")).encode()
+
+
 def test_a_stream_of_a_response_that_breaks_off_is_told_as_an_error(
     tmp_path: Path, play: Start
 ) -> None:

@@ -1,12 +1,14 @@
-"""OpenAI's Responses API: an answer that was cut off says so.
+"""OpenAI's Responses API: an answer that was cut off says so, and its events have their numbers.
 
 llama.cpp's server calls every answer completed (builds 11434 to 11669, 2026-11-30), and does not
 say what ended it. So an answer that is as long as was allowed counts as cut off; in the rare
-case that the model ended with just that token too.
+case that the model ended with just that token too. It leaves out the numbers by which OpenAI's
+own client puts a stream together, which then fails.
 """
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import msgspec
@@ -19,6 +21,10 @@ from zluda_stack.gateway.events import events_of
 JsonObject = dict[str, Any]
 
 _COMPLETED = b"event: response.completed\n"
+_DATA = b"data: {"
+_OF_THE_WHOLE = re.compile(rb"response\.(?:created|in_progress|completed|incomplete|failed)\n")
+# The output item that an event is about.
+_ITEM = re.compile(rb'"(?:item_id|id)":"((?:msg|rs|fc)_[^"]*)"')
 
 
 class _Usage(Struct):
@@ -52,6 +58,8 @@ class ResponseEvents(ChatEvents):
     def __init__(self, model: str, limit: int | None, request_id: str) -> None:
         super().__init__(model, request_id)
         self._limit = limit
+        self._count = 0
+        self._items: dict[bytes, int] = {}
 
     def feed(self, chunk: bytes) -> bytes:
         """What to send for `chunk`; always whole events."""
@@ -59,7 +67,22 @@ class ResponseEvents(ChatEvents):
         if _COMPLETED in data:
             self._complete = True
             data = b"".join(map(self._ended, events_of(data)))
-        return data
+        return b"".join(map(self._numbered, events_of(data)))
+
+    def _numbered(self, event: bytes) -> bytes:
+        name, start, rest = event.partition(_DATA)
+        if not name.startswith(b"event: response."):
+            return event
+        numbers = b'"sequence_number":%d,' % self._count
+        self._count += 1
+        if not _OF_THE_WHOLE.search(name):
+            numbers += self._place_of(rest)
+        return name + start + numbers + rest
+
+    def _place_of(self, event: bytes) -> bytes:
+        found = _ITEM.search(event)
+        index = self._items.setdefault(found[1], len(self._items)) if found else 0
+        return b'"output_index":%d,"content_index":0,' % index
 
     def _ended(self, event: bytes) -> bytes:
         if not event.startswith(_COMPLETED):
