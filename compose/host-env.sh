@@ -148,10 +148,16 @@ ensure_key() {
         echo "zs-$random" >"$key_file.new"
         mv "$key_file.new" "$key_file"
     fi
-    # The container's user must read it; of 256 random bits the digest gives nothing away.
-    tr -d '\n' <"$key_file" | sha256sum | cut -d ' ' -f 1 >"$hashes_file.new"
-    chmod 0644 "$hashes_file.new"
-    mv "$hashes_file.new" "$hashes_file"
+    # Lines with a blank are keys that somebody added, each with its name and limits.
+    {
+        tr -d '\n' <"$key_file" | sha256sum | cut -d ' ' -f 1
+        [ ! -f "$hashes_file" ] || grep ' ' "$hashes_file" || true
+    } >"$hashes_file.new"
+    # Written over and not replaced, since a running container has mounted this very file. Its user
+    # must read it; of 256 random bits the digest gives nothing away.
+    cat "$hashes_file.new" >"$hashes_file"
+    chmod 0644 "$hashes_file"
+    rm "$hashes_file.new"
 }
 
 # The lines of the present .env that are not this script's.

@@ -251,6 +251,23 @@ def test_the_key_is_made_once_and_only_its_owner_can_read_it(project: Project) -
     assert secret.read_text().strip() == key
 
 
+@pytest.mark.parametrize("shell", SHELLS)
+def test_keys_that_were_added_stay_and_a_running_container_sees_the_same_file(
+    project: Project, shell: str
+) -> None:
+    project.run(shell)
+    hashes = project.compose / "secrets/api_key_hashes"
+    own, file = hashes.read_text(), hashes.stat().st_ino
+    added = f"{'ab' * 32} name=laptop per-minute=9\n"
+    hashes.write_text(own + added)
+    project.run(shell)
+    assert (hashes.read_text(), hashes.stat().st_ino) == (own + added, file)
+    (project.compose / "secrets/api_key").unlink()
+    project.run(shell)
+    assert hashes.read_text().endswith("\n" + added)
+    assert own not in hashes.read_text()  # the old key of the stack opens no more
+
+
 def test_what_the_user_wrote_stays_and_what_the_host_lost_goes(project: Project) -> None:
     project.card(1, 128, 100301)
     project.run()
