@@ -312,6 +312,16 @@ def test_the_page_says_what_runs(running: EmbeddedStack) -> None:
     assert running.key not in answer.text
 
 
+def test_a_template_without_tools_is_told_in_the_log_and_on_the_page(
+    running: EmbeddedStack,
+) -> None:
+    # The small model's own template is one of these.
+    assert eventually(lambda: "leaves tools out" in requests.get(running.url, timeout=10).text)
+    log = list(running.engine.logs(running.name, "endpoint", 1000, follow=False))
+    assert any("WARNING" in line and "leaves tools out" in line for line in log)
+    assert not any("system prompt out" in line for line in log)
+
+
 def test_default_and_the_real_name_are_listed_and_found(gpt: openai.OpenAI) -> None:
     names = {"default", "smollm2-135m"}
     assert {model.id for model in gpt.models.list()} == names

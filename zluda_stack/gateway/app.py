@@ -26,6 +26,7 @@ from zluda_stack.gateway.pool import Pool
 from zluda_stack.gateway.quota import Quotas
 from zluda_stack.gateway.routes import computes
 from zluda_stack.gateway.streams import Patience
+from zluda_stack.gateway.template_check import TemplateCheck
 from zluda_stack.gateway.upstream import Upstream
 from zluda_stack.keyring import Key
 
@@ -55,6 +56,7 @@ class Gateway:
         self._capture = capture
         self._metrics = Metrics(pool)
         self._openai_only = openai_only
+        self._templates = TemplateCheck()
         self._patience = patience or Patience()
         self._pool = pool
         self._keys = keys
@@ -75,10 +77,13 @@ class Gateway:
 
     async def _lifespan(self, receive: Receive, send: Send) -> None:
         await receive()
-        watching = asyncio.ensure_future(self._pool.watch())
+        looking = [asyncio.ensure_future(self._pool.watch())]
+        if not self._openai_only:
+            looking.append(asyncio.ensure_future(self._templates.run(self._pool)))
         await send({"type": "lifespan.startup.complete"})
         await receive()
-        watching.cancel()
+        for task in looking:
+            task.cancel()
         if self._open:  # cancelled by the server just now: let each tell its client why
             await asyncio.wait(self._open, timeout=_FAREWELL_SECONDS)
         self._pool.close()
@@ -120,7 +125,7 @@ class Gateway:
         elif exchange.path == HEALTH:
             await self._health(exchange)
         elif exchange.method == "GET" and exchange.path == "/":
-            await answer_page(exchange, self._pool)
+            await answer_page(exchange, self._pool, self._templates.findings)
         else:
             exchange.key = self._keys.require(exchange.headers)
             await self._answer_owner_of(exchange.key, exchange)

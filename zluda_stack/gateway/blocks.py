@@ -67,7 +67,8 @@ def _reduced(block: Block, *, sees_images: bool) -> Iterator[Block]:
         yield from _document(block, sees_images=sees_images)
     elif kind == "search_result":
         yield text(f"{block.get('title', '')}\n{block.get('source', '')}".strip())
-        yield from reduced(block.get("content") or (), sees_images=sees_images)
+        if isinstance(block.get("content"), list):
+            yield from reduced(block["content"], sees_images=sees_images)
     elif kind in ("tool_reference", "tool_addition"):
         yield text(f"The tool {tool_named_in(block)} can be called now.")
     elif kind == "tool_removal":
@@ -88,17 +89,16 @@ def tool_named_in(block: Block) -> str:
 def _tool_result(block: Block, *, sees_images: bool) -> Block:
     content = block.get("content")
     if isinstance(content, list):
-        content = reduced(content, sees_images=sees_images)
-    if not block.get("is_error"):
-        return {**block, "content": content if content is not None else ""}
-    if isinstance(content, list):
-        return {**block, "content": [text(TOOL_FAILED), *content]}
-    return {**block, "content": f"{TOOL_FAILED}\n{content or ''}"}
+        told: str | list[Block] = reduced(content, sees_images=sees_images)
+    else:
+        told = content if isinstance(content, str) else ""
+    if block.get("is_error"):
+        told = [text(TOOL_FAILED), *told] if isinstance(told, list) else f"{TOOL_FAILED}\n{told}"
+    return block if told == content else {**block, "content": told}
 
 
 def _document(block: Block, *, sees_images: bool) -> Iterator[Block]:
-    source = block.get("source")
-    source = source if isinstance(source, dict) else {}
+    source = block.get("source") or {}
     for field in ("title", "context"):
         if isinstance(words := block.get(field), str) and words:
             yield text(words)

@@ -12,6 +12,21 @@ BROKE_OFF = (
 )
 
 
+# The official Python clients come again twice, Claude Code ten times.
+_LOADING_SECONDS = 15
+
+
+class StillLoading(Fault):
+    """The server loads its model.
+
+    429 and not 503: Claude Code waits as long as Retry-After says, and gives up a 503 after
+    190 seconds (measured 2026-11-30).
+    """
+
+    def __init__(self) -> None:
+        super().__init__(429, LOADING, retry_after=_LOADING_SECONDS)
+
+
 class NotRunning(Fault):
     """Nobody listens there: the request has not reached a server."""
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from http import HTTPStatus
 
 from zluda_stack.gateway.backend import Backend
-from zluda_stack.gateway.errors import Fault
 from zluda_stack.gateway.events import WholeEvents
 from zluda_stack.gateway.exchange import Exchange
-from zluda_stack.gateway.failures import LOADING
+from zluda_stack.gateway.failures import StillLoading
 from zluda_stack.gateway.headers import end_to_end
 from zluda_stack.gateway.refusals import fault_of
 
@@ -18,7 +17,7 @@ async def forward(exchange: Exchange, content: bytes, backend: Backend) -> None:
     async with backend.send(exchange, content) as response:
         headers = end_to_end(response.headers)
         if response.status_code == HTTPStatus.SERVICE_UNAVAILABLE:
-            raise Fault(503, LOADING)
+            raise StillLoading
         if not response.is_event_stream:
             data = await response.read()
             if response.is_error:

@@ -24,15 +24,33 @@ JsonObject = dict[str, Any]
 _BILLING = re.compile(r"x-anthropic-billing-header:[^\n]*?(?:cch=\w+;|\n|$)\s*")
 
 
+class _Source(Struct):
+    content: str | list[_Block] | None = None
+
+
 class _Block(Struct):
     type: str
     text: str = ""
+    thinking: str = ""
     content: str | list[_Block] | JsonObject | None = None
+    source: _Source | None = None
 
 
 class _Message(Struct):
     role: Literal["user", "assistant", "system"]
     content: str | list[_Block]
+
+
+class _Tool(Struct):
+    name: str = ""
+    type: str | None = None
+    input_schema: JsonObject | None = None
+
+
+class _ToolChoice(Struct):
+    type: str
+    name: str = ""
+    disable_parallel_tool_use: bool = False
 
 
 class _Request(Struct):
@@ -43,8 +61,8 @@ class _Request(Struct):
     stream: bool | None = False
     max_tokens: int | None = None
     system: str | list[_Block] | None = None
-    tools: list[JsonObject] | None = None
-    tool_choice: JsonObject | None = None
+    tools: list[_Tool] | None = None
+    tool_choice: _ToolChoice | None = None
     stop_sequences: list[str] | None = None
     thinking: JsonObject | None = None
     output_config: JsonObject | None = None

@@ -9,9 +9,9 @@ import msgspec
 
 from zluda_stack.gateway import models
 from zluda_stack.gateway.backend import Backend
-from zluda_stack.gateway.errors import Dialect, Fault
+from zluda_stack.gateway.errors import Dialect
 from zluda_stack.gateway.exchange import Exchange
-from zluda_stack.gateway.failures import LOADING
+from zluda_stack.gateway.failures import StillLoading
 from zluda_stack.gateway.models import JsonObject, ModelFacts
 from zluda_stack.gateway.pool import Pool
 from zluda_stack.gateway.server import Server
@@ -54,5 +54,5 @@ async def listed_by(pool: Pool) -> JsonObject:
 async def _of_server(server: Server) -> JsonObject:
     async with server.send("GET", models.LIST_PATH.encode(), [], b"") as response:
         if not response.is_success:
-            raise Fault(503, LOADING)
+            raise StillLoading
         return models.every_name(await response.read())

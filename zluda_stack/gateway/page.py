@@ -25,7 +25,7 @@ pre {{ background: #8882; padding: .7em; overflow-x: auto }}
 </style>
 <h1>zluda-stack</h1>
 <p>{state}</p>
-<h2>Connect</h2>
+{notes}<h2>Connect</h2>
 <p>The key of the stack is shown by <code>zluda-stack connect</code> on the machine that runs
 it.</p>
 <p>Claude Code, and other clients of Anthropic's API:</p>
@@ -40,12 +40,16 @@ export OPENAI_API_KEY=KEY</pre>
 """
 
 
-def page(url: str, names: Sequence[str], context: int | None, missing: str) -> bytes:
-    """The page for who came by `url`; `missing` says why no model runs, "" when one does."""
+def page(url: str, state: str, findings: Sequence[str]) -> bytes:
+    """The page for who came by `url`. `state` is HTML, all else is text."""
+    notes = "".join(f"<p>Note: {escape(finding)}.</p>\n" for finding in findings)
+    return _PAGE.format(url=escape(url), state=state, notes=notes).encode()
+
+
+def state(names: Sequence[str], context: int | None, missing: str) -> str:
+    """What runs, as HTML; `missing` says why nothing does, "" when a model is ready."""
     if missing:
-        state = f"No model is ready: {escape(missing)}."
-    else:
-        listed = ", ".join(f"<b>{escape(name)}</b>" for name in names)
-        size = f", with a context of {context:,} tokens" if context else ""
-        state = f"Ready: {listed}{size}."
-    return _PAGE.format(url=escape(url), state=state).encode()
+        return f"No model is ready: {escape(missing)}."
+    listed = ", ".join(f"<b>{escape(name)}</b>" for name in names)
+    size = f", with a context of {context:,} tokens" if context else ""
+    return f"Ready: {listed}{size}."

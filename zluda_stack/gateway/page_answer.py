@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Sequence
 
 from zluda_stack.gateway import models, page
 from zluda_stack.gateway.errors import Fault
@@ -15,9 +16,10 @@ _SECONDS = 3.0
 _HOST = re.compile(rb"[\w.:\[\]-]{1,255}")
 
 
-async def answer_page(exchange: Exchange, pool: Pool) -> None:
-    """Say what runs here; whoever can reach the port may know."""
-    names, context, missing = [], None, ""
+async def answer_page(exchange: Exchange, pool: Pool, findings: Sequence[str]) -> None:
+    """Say what runs here, and what was found of it; whoever can reach the port may know."""
+    names: list[str] = []
+    context, missing = None, ""
     try:
         listed = await asyncio.wait_for(listed_by(pool), _SECONDS)
         names = [model["id"] for model in listed["data"]]
@@ -26,7 +28,7 @@ async def answer_page(exchange: Exchange, pool: Pool) -> None:
         missing = fault.message
     except asyncio.TimeoutError:
         missing = "the model server does not answer"
-    told = page.page(_url(exchange), names, context, missing)
+    told = page.page(_url(exchange), page.state(names, context, missing), findings)
     await exchange.respond(200, page.HEADERS, told)
 
 

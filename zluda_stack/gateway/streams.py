@@ -16,15 +16,12 @@ from http import HTTPStatus
 from typing import Protocol
 
 from zluda_stack.gateway.answer import Answer
-from zluda_stack.gateway.errors import Fault
 from zluda_stack.gateway.exchange import Exchange
-from zluda_stack.gateway.failures import LOADING
+from zluda_stack.gateway.failures import NotRunning, StillLoading
 from zluda_stack.gateway.headers import Headers, end_to_end
 from zluda_stack.gateway.refusals import fault_of
 
 _HEADERS: Headers = [(b"content-type", b"text/event-stream"), (b"cache-control", b"no-cache")]
-# The official Python clients try twice again, Claude Code ten times.
-_LOADING_SECONDS = 15
 _LLAMA_KEEP_ALIVE = b":\n\n"
 
 Open = Callable[[], AbstractAsyncContextManager[Answer]]
@@ -93,9 +90,8 @@ class StreamedAnswer:
             attempt = AsyncExitStack()
             try:
                 response = await attempt.enter_async_context(open_())
-            except Fault as fault:
-                away = fault.status == HTTPStatus.SERVICE_UNAVAILABLE
-                if not away or time.monotonic() > give_up:
+            except NotRunning:
+                if time.monotonic() > give_up:
                     raise
             else:
                 await stack.enter_async_context(attempt)
@@ -146,13 +142,11 @@ async def whole_answer(
 ) -> tuple[int, Headers, bytes]:
     """Status, headers and body of an answer that is no stream. Raises Fault.
 
-    It is read whole before its first byte is passed on: it can still become an error. While
-    the model is being loaded it is refused with 429: Claude Code waits as long as Retry-After
-    says, and gives up a 503 after 190 seconds (measured 2026-11-30).
+    It is read whole before its first byte is passed on: it can still become an error.
     """
     async with open_ as response:
         if response.status_code == HTTPStatus.SERVICE_UNAVAILABLE:
-            raise Fault(429, LOADING, retry_after=_LOADING_SECONDS)
+            raise StillLoading
         data = await response.read()
         if response.is_error:
             raise fault_of(exchange.dialect, response.status_code, data)
