@@ -1,0 +1,1 @@
+"""The endpoint beside other gateways, before the same scripted model server."""

@@ -1,0 +1,173 @@
+"""`python -m benchmarks.gateways [FOLDER] [NAME...]`: every gateway beside the server itself.
+
+FOLDER keeps what is fetched (a scratch one without). All run in one go and in turn, so that all
+meet the same moments of the machine; its load is told with the result.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import json
+import os
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from benchmarks.gateways import candidates, load
+from benchmarks.gateways.candidates import KEY, Running, free_port
+from benchmarks.gateways.load import Target
+from benchmarks.gateways.model_server import IDLE
+
+_ROUNDS = 50
+_WARM_UP = 5
+_SIZES = {"small": 300, "48 kB": 48_000}
+_STREAMS = 64
+_TOKENS = 100
+_INTERVAL = 0.06  # 64 streams then get about 1,000 tokens a second, as from a good card
+_IDLE_STREAMS = 500
+_IDLE_SECONDS = 25.0  # two pings of the endpoint
+_NEVER = 10.0
+
+Row = dict[str, float | str]
+
+
+@contextmanager
+def model_server() -> Iterator[int]:
+    """The port of the scripted model server, which runs as a process of its own."""
+    port = free_port()
+    module = [sys.executable, "-m", "benchmarks.gateways.model_server"]
+    process = subprocess.Popen([*module, str(port), str(_INTERVAL)])
+    try:
+        time.sleep(1)
+        yield port
+    finally:
+        process.terminate()
+        process.wait()
+
+
+async def one_by_one(running: dict[str, Running], rows: dict[str, Row]) -> None:
+    """Medians of single requests with an answer of one token, and CPU time for each."""
+    for label, size in _SIZES.items():
+        content = load.body(size, 1)
+        took: dict[str, list[float]] = {name: [] for name in running}
+        before = dict.fromkeys(running, 0.0)
+        for number in range(_WARM_UP + _ROUNDS):
+            if number == _WARM_UP:
+                before = {name: one.cpu() for name, one in running.items()}
+            for name in random.sample(list(running), len(running)):
+                took[name].append((await load.ask(running[name].target, content)).total)
+        direct = took["direct"][_WARM_UP:]
+        for name, one in running.items():
+            pairs = zip(took[name][_WARM_UP:], direct, strict=True)
+            added = statistics.median(mine - its for mine, its in pairs)
+            rows[name][f"added, {label} (ms)"] = added * 1000
+            rows[name][f"CPU, {label} (ms)"] = (one.cpu() - before[name]) / _ROUNDS * 1000
+
+
+async def at_once(running: dict[str, Running], rows: dict[str, Row]) -> None:
+    """Tokens a second of many streams at once, as a share of the server's own."""
+    for label, size in _SIZES.items():
+        content = load.body(size, _TOKENS)
+        rates: dict[str, list[float]] = {name: [] for name in running}
+        for _ in range(3):
+            for name, one in running.items():
+                rate, answers = await load.together(one.target, _STREAMS, content)
+                assert all(answer.tokens == _TOKENS for answer in answers), name
+                rates[name].append(rate)
+        direct = statistics.median(rates["direct"])
+        for name in running:
+            share = statistics.median(rates[name]) / direct
+            rows[name][f"tokens/s at {_STREAMS}, {label} (%)"] = share * 100
+
+
+async def leaving(upstream: int, running: dict[str, Running], rows: dict[str, Row]) -> None:
+    """Seconds until the server learns that a client left."""
+    for label, stream in (("stream", True), ("whole", False)):
+        content = load.body(300, IDLE, stream=stream)
+        for name, one in running.items():
+            known = len(_aborts(upstream))
+            left = await load.abandon(one.target, content, 1.5)
+            rows[name][f"abort, {label} (s)"] = await _seen(upstream, known, left)
+
+
+async def _seen(upstream: int, known: int, left: float) -> float | str:
+    while time.monotonic() < left + _NEVER:
+        aborts = await asyncio.to_thread(_aborts, upstream)
+        if len(aborts) > known:
+            return aborts[known] - left
+        await asyncio.sleep(0.05)
+    return "never"
+
+
+def _aborts(upstream: int) -> list[float]:
+    connection = http.client.HTTPConnection("127.0.0.1", upstream)
+    connection.request("GET", "/aborts")
+    found: list[float] = json.loads(connection.getresponse().read())["aborts"]
+    connection.close()
+    return found
+
+
+async def idling(running: dict[str, Running], rows: dict[str, Row]) -> None:
+    """Streams that wait: how many are open at the end, and how many got a sign of life."""
+    content = load.body(300, IDLE)
+    for name, one in running.items():
+        still, alive = await load.held(one.target, _IDLE_STREAMS, content, _IDLE_SECONDS)
+        rows[name][f"held of {_IDLE_STREAMS}"] = still
+        rows[name]["of these with pings"] = alive
+        rows[name]["memory with them (MB)"] = one.memory()
+
+
+def measured(tools: Path, names: list[str]) -> dict[str, Row]:
+    """A row for each gateway by its name, "direct" the first."""
+    with tempfile.TemporaryDirectory() as scratch, model_server() as upstream, ExitStack() as stack:
+        running = {"direct": Running(Target(upstream, KEY), None)}
+        for candidate in candidates.fetched(tools):
+            if not names or candidate.name in names:
+                own = Path(scratch) / candidate.name
+                serving = candidates.serving(candidate, tools, own, upstream)
+                running[candidate.name] = stack.enter_context(serving)
+        rows: dict[str, Row] = {name: {} for name in running}
+        asyncio.run(one_by_one(running, rows))
+        asyncio.run(at_once(running, rows))
+        for name, one in running.items():
+            rows[name]["memory (MB)"] = one.memory()
+        asyncio.run(leaving(upstream, running, rows))
+        asyncio.run(idling(running, rows))
+    return rows
+
+
+def table(rows: dict[str, Row]) -> str:
+    """The rows as a table in Markdown, a gateway in each column."""
+    lines = ["| | " + " | ".join(rows) + " |", "|---|" + "---|" * len(rows)]
+    for what in rows["direct"]:
+        cells = (_cell(row[what]) for row in rows.values())
+        lines.append(f"| {what} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def _cell(value: float | str) -> str:
+    if isinstance(value, str):
+        return value
+    return str(value) if isinstance(value, int) else f"{value:.1f}"
+
+
+def main(arguments: list[str]) -> None:
+    """Measure and print."""
+    folder, names = (Path(arguments[0]), arguments[1:]) if arguments else (None, [])
+    with ExitStack() as stack:
+        tools = folder or Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        before = os.getloadavg()
+        rows = measured(tools.absolute(), names)
+        print(table(rows))
+        print(f"\nload of the machine before: {before[0]:.1f}; {os.cpu_count()} cores")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
