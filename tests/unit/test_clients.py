@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import subprocess
 import sys
 import threading
@@ -235,10 +236,13 @@ class TestOthers:
 
     def test_clines_form_and_json_say_the_same(self) -> None:
         started()
-        form = connect("cline", "--json").json
+        told = connect("cline", "--json").json
+        form = told["form"]
         assert form["Base URL"] == "http://127.0.0.1:8080/v1"
         assert form["Context Window Size"] == ROOMY
-        assert all(str(value) in connect("cline").out for value in form.values())
+        text = connect("cline").out
+        assert all(str(value) in text for value in form.values())
+        assert shlex.split(text.splitlines()[-1]) == told["command"]
 
     def test_aiders_exports_name_the_model_that_its_file_describes(self) -> None:
         key = started()

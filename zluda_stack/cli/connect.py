@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import shlex
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -125,11 +126,14 @@ def cline(to: Connection, as_json: bool) -> None:  # noqa: FBT001 - see _client
     """Print what to fill into Cline's settings."""
     from zluda_stack.render import editors
 
-    form = editors.cline(to)
+    form, login = editors.cline(to), editors.cline_command(to)
     if as_json:
-        output.print_json(form)
+        output.print_json({"form": form, "command": login})
         return
     output.table(("setting", "value"), [(name, str(value)) for name, value in form.items()])
+    output.say()
+    output.heading("# or, for its command line")
+    output.say(shlex.join(login))
     _note_on_tools(to)
 
 

@@ -79,6 +79,12 @@ def cline(to: Connection) -> Json:
     }
 
 
+def cline_command(to: Connection) -> list[str]:
+    """What tells the same to Cline's command line (seen to work with cline 3.0.65)."""
+    login = ["cline", "auth", "-p", "openai-compatible", "-b", to.openai_url]
+    return [*login, "-m", MODEL, "-k", to.key]
+
+
 def aider_environment(to: Connection) -> dict[str, str]:
     """The variables of aider; it takes its model as `--model openai/default` or AIDER_MODEL.
 
