@@ -195,6 +195,15 @@ def test_a_prompt_that_is_too_long_is_refused_while_it_waits_for_its_turn(
     assert server.client_left.wait(5)
 
 
+def test_a_chat_that_is_too_long_is_refused_while_it_waits_for_its_turn(
+    tmp_path: Path, play: Start
+) -> None:
+    counted = whole(b'{"input_tokens":100}')
+    play({CHAT: silence, f"{CHAT}/input_tokens": counted, "/v1/models": MODELS})
+    answer = ask(tmp_path, CHAT, body())
+    assert (answer.status, answer.json()["error"]["code"]) == (400, "context_length_exceeded")
+
+
 def test_a_stream_waits_until_the_model_is_loaded(tmp_path: Path, play: Start) -> None:
     loaded = stream(*message_events("a"))
     play({MESSAGES: in_turn(*[LOADING] * 8, loaded), COUNT: LOADING})

@@ -20,6 +20,9 @@ _POSTED: dict[str, Answerer] = {
     "/v1/chat/completions": answer_chat,
     "/v1/completions": answer_completion,
     "/v1/responses": answer_response,
+    # For a client of OpenAI's API whose base URL lacks the /v1.
+    "/chat/completions": answer_chat,
+    "/responses": answer_response,
 }
 
 

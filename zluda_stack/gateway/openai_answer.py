@@ -9,10 +9,17 @@ import msgspec
 from zluda_stack.gateway import infill, responses
 from zluda_stack.gateway.backend import Backend
 from zluda_stack.gateway.chat_events import ChatEvents
+from zluda_stack.gateway.counting import counted, counted_while_waiting
 from zluda_stack.gateway.exchange import Exchange
 from zluda_stack.gateway.models_answer import served_name
 from zluda_stack.gateway.openai_request import OpenAIRequest, renamed
 from zluda_stack.gateway.streams import StreamedAnswer, StreamEditor, whole_answer
+
+# Where llama.cpp's server counts the tokens of a prompt.
+_COUNTERS = {
+    "/v1/chat/completions": b"/v1/chat/completions/input_tokens",
+    "/v1/responses": b"/v1/responses/input_tokens",
+}
 
 
 async def answer_chat(exchange: Exchange, content: bytes, backend: Backend) -> None:
@@ -64,9 +71,12 @@ async def _streamed(
     editor: StreamEditor,
     target: bytes | None = None,
 ) -> None:
+    async def late() -> int:
+        counter = _COUNTERS.get(exchange.path)
+        if counter is None or backend.openai_only:
+            return 0
+        counting = counted(exchange, backend, content, counter)
+        return await counted_while_waiting(exchange, backend, counting)
+
     open_ = partial(backend.send, exchange, content, target)
-    await StreamedAnswer(exchange, editor, backend.patience).run(open_, _not_counted)
-
-
-async def _not_counted() -> int:
-    return 0
+    await StreamedAnswer(exchange, editor, backend.patience).run(open_, late)
