@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from zluda_stack.keyring import Key
 
 _SPANS = {"h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelta(weeks=1)}
-_LIMIT = click.IntRange(min=1, max=10**12)
+_LIMIT = click.IntRange(min=1, max=10**9)
 
 
 @click.group()
@@ -31,7 +31,7 @@ def keys() -> None:
 @click.argument("key_name", metavar="KEY")
 @click.option("--expires", metavar="WHEN", help="30d, 12h, 2w, or a date (2027-01-31) in UTC.")
 @click.option("--per-minute", type=_LIMIT, metavar="N", help="Requests in any 60 seconds.")
-@click.option("--tokens-per-day", type=_LIMIT, metavar="N", help="Prompt and answer, by UTC days.")
+@click.option("--tokens-per-day", type=_LIMIT, metavar="N", help="Computed ones, by days of UTC.")
 @settings_options("name")
 @dry_run_option
 @json_option
