@@ -1,0 +1,188 @@
+"""The memory fit beside what llama.cpp itself allocates: never under, and never far over."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from msgspec import structs
+
+from tests.unit.gguf_shapes import SHAPES, write_shape
+from zluda_stack.models.architecture import Architecture, read_architecture
+from zluda_stack.models.fit import (
+    CELLS,
+    COMPARED,
+    Needs,
+    Serving,
+    largest_context,
+    most_layers,
+    needs,
+)
+
+MIB = 2**20
+MEASURED = Path(__file__).parents[1] / "data" / "fit-measured.yml"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("shapes")
+
+
+@pytest.fixture(scope="module")
+def models(folder: Path) -> dict[str, Architecture]:
+    return {
+        name: read_architecture(write_shape(folder / f"{name}.gguf", shape))
+        for name, shape in SHAPES.items()
+    }
+
+
+def measured(part: str = "measured") -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = yaml.safe_load(MEASURED.read_text())[part]
+    return rows
+
+
+def close(predicted: int, mebibytes: float) -> None:
+    """Not under, and over by no more than 5 % or 32 MiB; the log rounds to a hundredth of a MiB."""
+    assert predicted >= (mebibytes - 0.1) * MIB
+    assert predicted - mebibytes * MIB <= max(32 * MIB, 0.05 * mebibytes * MIB)
+
+
+@pytest.mark.parametrize("row", measured(), ids=lambda row: f"{row['shape']}-{row['context']}")
+def test_it_is_what_llama_cpp_allocated_on_a_card(
+    models: dict[str, Architecture], row: dict[str, Any]
+) -> None:
+    asked = Serving(
+        context=row["context"],
+        slots=row["slots"],
+        kv_type=row["keys"],
+        batch=row["batch"],
+        gpu_layers=row["layers"],
+    )
+    found = needs(models[row["shape"]], asked)
+    close(found.weights, row["model"])
+    close(found.cache, row["kv"])
+    close(found.states, row["states"])
+    close(found.compute, row["compute"])
+    assert found.total >= row["loaded"] * MIB
+
+
+@pytest.mark.parametrize("row", measured("limited"), ids=lambda row: row["shape"])
+def test_a_card_with_no_more_than_that_reads_a_prompt_that_fills_the_context(
+    models: dict[str, Architecture], row: dict[str, Any]
+) -> None:
+    asked = Serving(context=row["context"], slots=1, kv_type=row["keys"])
+    total = needs(models[row["shape"]], asked).total / MIB
+    assert total > (row["too_little"] or 0)
+    assert total == pytest.approx(row["enough"], abs=4)
+
+
+def test_nine_architectures_were_compared(models: dict[str, Architecture]) -> None:
+    assert {row["shape"] for row in measured()} == set(SHAPES)
+    assert {model.name for model in models.values()} == COMPARED
+
+
+REPORT = """
+import os, sys, xllamacpp as x
+path, context, attention = sys.argv[1:]
+p = x.CommonParams()
+p.model.path, p.n_ctx, p.n_parallel, p.n_gpu_layers = path, int(context), 1, 0
+p.flash_attn_type = getattr(x.llama_flash_attn_type, "LLAMA_FLASH_ATTN_TYPE_" + attention)
+p.no_alloc, p.load_mode = True, x.llama_load_mode.LLAMA_LOAD_MODE_NONE
+p.warmup = p.ui = p.fit_params = False
+p.verbosity, p.hostnames = 5, [path + ".sock"]
+x.Server(p)
+os._exit(0)
+"""
+
+
+@pytest.mark.skipif(
+    importlib.util.find_spec("xllamacpp") is None, reason="xllamacpp is not installed"
+)
+@pytest.mark.parametrize(
+    ("shape", "context", "attention"),
+    [
+        ("llama", 32768, "flash"),
+        ("qwen3", 2048, "plain"),
+        ("qwen3moe", 65536, "flash"),
+        ("gemma3", 32768, "flash"),
+        ("deepseek2", 8192, "plain"),
+        ("starcoder2", 2048, "plain"),
+        ("gpt-oss", 32768, "flash"),
+        ("qwen35", 32768, "flash"),
+    ],
+)
+def test_it_is_what_the_embedded_llama_cpp_would_allocate(
+    folder: Path, models: dict[str, Architecture], shape: str, context: int, attention: Any
+) -> None:
+    """llama.cpp plans its buffers without taking them (no_alloc), on the CPU, and says so."""
+    wanted = {"flash": "ENABLED", "plain": "DISABLED"}[attention]
+    path = folder / f"{shape}.gguf"
+    done = subprocess.run(
+        (sys.executable, "-c", REPORT, str(path), str(context), wanted),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    log = done.stdout + done.stderr
+    found = needs(models[shape], Serving(context=context, slots=1, attention=attention))
+    close(found.cache, sum(map(float, re.findall(r"kv_cache: size = *([\d.]+) MiB", log))))
+    close(found.states, sum(map(float, re.findall(r"recurrent: size = *([\d.]+) MiB", log))))
+    close(found.compute, float(re.findall(r"compute buffer size = *([\d.]+) MiB", log)[-1]))
+
+
+def test_quantised_keys_and_a_shorter_context_take_less(models: dict[str, Architecture]) -> None:
+    full = Serving(context=32768)
+    model = models["llama"]
+    half = needs(model, structs.replace(full, context=16384))
+    quantised = needs(model, structs.replace(full, kv_type="q8_0"))
+    assert half.cache * 2 == needs(model, full).cache
+    # Without FlashAttention only the keys can be quantised: 34 bytes for 32 values and not 64.
+    assert quantised.cache / needs(model, full).cache == pytest.approx((34 / 64 + 1) / 2)
+
+
+def test_slots_cost_windows_and_states_but_not_the_shared_context(
+    models: dict[str, Architecture],
+) -> None:
+    def cache(shape: str, slots: int) -> Needs:
+        return needs(models[shape], Serving(context=32768, slots=slots))
+
+    assert cache("llama", 1).cache == cache("llama", 4).cache
+    assert cache("gemma3", 1).cache < cache("gemma3", 4).cache
+    assert cache("qwen35", 4).states == 4 * cache("qwen35", 1).states
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("gigabytes", [8, 16, 24, 48])
+def test_the_largest_context_fits_and_the_next_does_not(
+    models: dict[str, Architecture], shape: str, gigabytes: int
+) -> None:
+    model, memory, asked = models[shape], gigabytes * 2**30, Serving(context=4096)
+    context = largest_context(model, asked, memory)
+    if context is None:
+        assert needs(model, structs.replace(asked, context=CELLS)).total > memory
+        return
+    assert needs(model, structs.replace(asked, context=context)).total <= memory
+    more = structs.replace(asked, context=context + CELLS)
+    assert context == model.context_length or needs(model, more).total > memory
+
+
+def test_layers_that_do_not_fit_stay_on_the_host(models: dict[str, Architecture]) -> None:
+    model, memory = models["qwen3"], 6 * 2**30
+    count = most_layers(model, Serving(context=4096), memory)
+    assert count is not None
+    assert 0 < count < len(model.layers)
+    partial = needs(model, Serving(context=4096, gpu_layers=count))
+    whole = needs(model, Serving(context=4096))
+    assert partial.total <= memory < whole.total
+    assert partial.host > whole.host
+
+
+def test_a_card_without_room_for_one_layer_gets_none(models: dict[str, Architecture]) -> None:
+    assert most_layers(models["qwen3"], Serving(context=4096), 2**30) is None
