@@ -38,7 +38,7 @@ async def counted_while_waiting(
     """
     try:
         tokens = await asyncio.wait_for(counting, _SECONDS)
-        context = (await model_facts(backend)).context
+        context = (await asyncio.wait_for(model_facts(backend), _SECONDS)).context
     except (Fault, asyncio.TimeoutError):
         return 0
     if context is not None and tokens >= context:

@@ -24,6 +24,7 @@ Send = Callable[[Message], Awaitable[None]]
 HEALTH = "/health"
 
 _LOGGED_PATH = 200
+_CANCEL_AGAIN_SECONDS = 1.0
 
 _log = logging.getLogger(__name__)
 
@@ -96,8 +97,11 @@ class Exchange:
             # The server calls the end of the answer a disconnect as well.
             await working
         finally:
-            working.cancel()
             leaving.cancel()
+            # More than once: wait_for swallows a cancellation at times (CPython 86296, until 3.12).
+            while not working.done():
+                working.cancel()
+                await asyncio.wait({working}, timeout=_CANCEL_AGAIN_SECONDS)
             await asyncio.gather(working, leaving, return_exceptions=True)
 
     async def _client_leaves(self) -> None:
