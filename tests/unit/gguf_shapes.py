@@ -1,7 +1,7 @@
-"""GGUF files with the shapes of real models and no data: a header, and a hole for the tensors.
+"""GGUF files of nine architectures, as large as real models, without data: a header and a hole.
 
-They are sparse, so one of 20 GB takes a few kilobytes of disk, and llama.cpp allocates for them
-what it allocates for the real ones. Weights are zero; such a model says nothing.
+They are sparse, so one of 20 GB takes a few kilobytes of disk, and llama.cpp loads them: it finds
+zeros. The sizes are like those of models that people run, and not claimed to be any one model's.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Tensor = tuple[str, tuple[int, ...]]
 
 
 class Shape(Struct, frozen=True, kw_only=True):
-    """The numbers of a model's published configuration that its tensors and caches follow."""
+    """The numbers that a model's tensors and caches follow from."""
 
     architecture: str
     layers: int

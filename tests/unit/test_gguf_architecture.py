@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import resource
 import struct
+from collections.abc import Mapping
 from pathlib import Path
 
 import gguf
@@ -145,7 +146,7 @@ def test_a_tensor_that_no_machine_could_hold_is_refused(tmp_path: Path) -> None:
         read(path)
 
 
-def write(path: Path, keys: dict[str, int | str], *, tensor: str = "token_embd.weight") -> None:
+def write(path: Path, keys: Mapping[str, int | str], *, tensor: str = "token_embd.weight") -> None:
     """A model of two layers with one tensor, and `keys` beside or instead of its own."""
     writer = gguf.GGUFWriter(path, "llama")
     own: dict[str, int | str] = {"llama.block_count": 2, "llama.embedding_length": 64}

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from zluda_stack.cli import context, output
+from zluda_stack.cli.models_fit import fit
 from zluda_stack.cli.options import dry_run_option, json_option
 from zluda_stack.errors import ExitCode, HostProblem
 from zluda_stack.units import megabytes
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
 @click.group()
 def models() -> None:
     """List, fetch, check and remove models."""
+
+
+models.add_command(fit)
 
 
 @models.command("list")

@@ -1,0 +1,104 @@
+"""`zluda-stack models fit`: for cards of this machine, and for one that nobody here has."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from tests.unit.command_line import CASES, NO_GPU, run
+from tests.unit.gguf_shapes import SHAPES, write_shape
+from zluda_stack.errors import ExitCode
+
+GIB = 2**30
+ONE_CARD = CASES / "radeon-rx-7900-xtx.json"
+
+
+@pytest.fixture(scope="module")
+def gemma(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return str(write_shape(tmp_path_factory.mktemp("fit") / "gemma.gguf", SHAPES["gemma3"]))
+
+
+@pytest.fixture(autouse=True)
+def empty_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("DATA", "STATE", "CONFIG"):
+        monkeypatch.setenv(f"XDG_{name}_HOME", str(tmp_path / name))
+
+
+def test_a_card_that_nobody_here_has(gemma: str) -> None:
+    asked = ("--gpu", "gfx1100", "--vram", "24G", "--ctx", "64k", "--json")
+    found = run("--host-facts", str(NO_GPU), "models", "fit", gemma, *asked).json
+    (card,) = found["cards"]
+    assert (card["card"], card["memory"], card["fits"]) == ("gfx1100", 24 * GIB, True)
+    assert (found["context"], card["largest_context"], card["gpu_layers"]) == (65536, 131072, 49)
+    assert found["compared"] is True
+    parts = {part: size for part, size in found["needs"].items() if part != "host"}
+    assert found["total"] == sum(parts.values())
+
+
+def test_the_table_adds_up_to_the_sum_that_it_names(gemma: str) -> None:
+    out = run("models", "fit", gemma, "--vram", "8G", "--ctx", "8k", "--slots", "1").out
+    sizes = [float(line.split()[-2]) for line in out.splitlines() if line.endswith(" GiB")]
+    assert sum(sizes[:-1]) == pytest.approx(sizes[-1], abs=0.03)
+    assert "a card" in out
+
+
+def test_the_cards_of_this_machine_are_asked_without_flags(gemma: str) -> None:
+    (card,) = run("--host-facts", str(ONE_CARD), "models", "fit", gemma, "--json").json["cards"]
+    assert card["card"].startswith("0: ")
+    assert card["memory"] == 24 * GIB
+
+
+def test_a_model_that_does_not_fit_says_how_many_layers_do(gemma: str) -> None:
+    found = run("models", "fit", gemma, "--vram", "6G", "--ctx", "8k", "--json").json
+    (card,) = found["cards"]
+    assert card["fits"] is False
+    assert card["largest_context"] is None
+    assert 0 < card["gpu_layers"] < 48
+
+
+def test_a_machine_without_a_card_is_told_to_name_one(gemma: str) -> None:
+    done = run("--host-facts", str(NO_GPU), "models", "fit", gemma)
+    assert done.code == ExitCode.HOST
+    assert "--vram 24G" in done.err
+
+
+def test_a_model_that_is_not_here_cannot_be_computed() -> None:
+    done = run("models", "fit", "smollm2-135m", "--vram", "8G")
+    assert done.code == ExitCode.HOST
+    assert "models pull smollm2-135m" in done.err
+
+
+def test_a_file_that_is_no_model_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "page.gguf"
+    path.write_text("<!doctype html>")
+    done = run("models", "fit", str(path), "--vram", "8G")
+    assert done.code == ExitCode.HOST
+    assert "it is not a GGUF file" in done.err
+    missing = run("models", "fit", str(tmp_path / "none.gguf"), "--vram", "8G")
+    assert "No such file" in missing.err
+
+
+@pytest.mark.parametrize(
+    ("wrong", "word"),
+    [
+        (("--gpu", "gfx9999"), "no GPU named"),
+        (("--vram", "much"), "is not a size"),
+        (("--ctx", "0"), "is not a context"),
+        (("--ctx", "1M"), "was trained for"),
+        (("--kv-type", "q9"), "no type of a KV cache"),
+    ],
+)
+def test_what_cannot_be_asked_is_a_usage_error(
+    gemma: str, wrong: tuple[str, ...], word: str
+) -> None:
+    done = run("models", "fit", gemma, "--vram", "24G", *wrong)
+    assert done.code == ExitCode.USAGE
+    assert word in done.err
+
+
+def test_an_architecture_that_was_never_compared_is_an_estimate(tmp_path: Path) -> None:
+    shape = msgspec.structs.replace(SHAPES["llama"], architecture="orion")
+    path = write_shape(tmp_path / "orion.gguf", shape)
+    assert "as an estimate" in run("models", "fit", str(path), "--vram", "24G").err

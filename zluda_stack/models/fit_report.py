@@ -1,0 +1,97 @@
+"""Whether a model fits the cards that are asked about, as facts to print."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from msgspec import Struct
+
+from zluda_stack.models.architecture import Architecture
+from zluda_stack.models.fit import (
+    COMPARED,
+    KvType,
+    Needs,
+    Serving,
+    largest_context,
+    most_layers,
+    needs,
+)
+
+
+class CardMemory(Struct, frozen=True, kw_only=True):
+    """A card to fit a model on; sizes in bytes, `used` what other programs hold of it."""
+
+    label: str
+    memory: int
+    used: int = 0
+
+    @property
+    def free(self) -> int:
+        """What a model can have."""
+        return max(0, self.memory - self.used)
+
+
+class CardFit(Struct, frozen=True, kw_only=True):
+    """What one card can do with the model.
+
+    `largest_context` is in tokens, None when the model fits with none; `gpu_layers` is how many
+    of the layers (the output is one more) fit at the context that was asked for.
+    """
+
+    card: str
+    memory: int
+    free: int
+    fits: bool
+    largest_context: int | None
+    gpu_layers: int | None
+
+
+class FitReport(Struct, frozen=True, kw_only=True):
+    """The answer of `models fit`. Sizes are in bytes, the contexts in tokens.
+
+    `compared` is whether the compute buffers of this architecture were compared with llama.cpp's.
+    """
+
+    model: str
+    architecture: str
+    compared: bool
+    layers: int
+    context: int
+    trained_context: int | None
+    slots: int
+    kv_type: KvType
+    needs: Needs
+    total: int
+    cards: tuple[CardFit, ...]
+
+
+def fit_report(
+    name: str, model: Architecture, serving: Serving, cards: Iterable[CardMemory]
+) -> FitReport:
+    """How the model named `name`, served like that, fits each of `cards`."""
+    found = needs(model, serving)
+    return FitReport(
+        model=name,
+        architecture=model.name,
+        compared=model.name in COMPARED,
+        layers=len(model.layers),
+        context=serving.context,
+        trained_context=model.context_length,
+        slots=serving.slots,
+        kv_type=serving.kv_type,
+        needs=found,
+        total=found.total,
+        cards=tuple(_card_fit(model, serving, card, found.total) for card in cards),
+    )
+
+
+def _card_fit(model: Architecture, serving: Serving, card: CardMemory, total: int) -> CardFit:
+    fits = total <= card.free
+    return CardFit(
+        card=card.label,
+        memory=card.memory,
+        free=card.free,
+        fits=fits,
+        largest_context=largest_context(model, serving, card.free),
+        gpu_layers=len(model.layers) + 1 if fits else most_layers(model, serving, card.free),
+    )
