@@ -74,7 +74,7 @@ def _memory(home: Path) -> Iterator[Measure]:
     """Resident memory of the processes of the stack whose state is under `home`."""
     modules = {
         "supervisor": ("zluda_stack.engines.embedded.supervisor", 60.0),
-        "endpoint": ("zluda_stack.gateway", _NO_LIMIT),
+        "endpoint": ("zluda_stack.gateway", 60.0),
         "model server": ("zluda_stack.engines.embedded.inference", _NO_LIMIT),
     }
     for process in psutil.process_iter(["cmdline", "cwd"]):
