@@ -15,7 +15,7 @@ from zluda_stack.gateway.pool import Pool
 from zluda_stack.gateway.server import Server
 from zluda_stack.gateway.streams import Patience
 
-IMPATIENT = Patience(before_start=0.1, between_pings=0.1, between_tries=0.05, for_server=0.4)
+IMPATIENT = Patience(before_start=0.4, between_pings=0.15, between_tries=0.05, for_server=0.6)
 
 
 class Answer:

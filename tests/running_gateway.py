@@ -101,3 +101,17 @@ def model_server(gateway: RunningGateway) -> Iterator[Start]:
     yield start
     for server in servers:
         server.close()
+
+
+@pytest.fixture
+def play(tmp_path: Path) -> Iterator[Start]:
+    """Starts a scripted model server for an endpoint in the process of the test."""
+    servers = []
+
+    def start(script: Play) -> FakeModelServer:
+        servers.append(FakeModelServer(tmp_path / "model.sock", script))
+        return servers[-1]
+
+    yield start
+    for server in servers:
+        server.close()

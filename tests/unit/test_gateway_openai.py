@@ -3,34 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.fake_upstream import LOADING, FakeModelServer, Play, error, stream, whole
+from tests.fake_upstream import LOADING, error, stream, whole
 from tests.in_process import ask
-from tests.running_gateway import CHAT
-
-Start = Callable[[Play], FakeModelServer]
+from tests.running_gateway import CHAT, Start
 
 COMPLETIONS = "/v1/completions"
 RESPONSES = "/v1/responses"
 ANTHROPIC = {"anthropic-version": "2023-06-01"}
-
-
-@pytest.fixture
-def play(tmp_path: Path) -> Iterator[Start]:
-    servers = []
-
-    def start(script: Play) -> FakeModelServer:
-        servers.append(FakeModelServer(tmp_path / "model.sock", script))
-        return servers[-1]
-
-    yield start
-    for server in servers:
-        server.close()
 
 
 def response(tokens: int) -> dict[str, Any]:

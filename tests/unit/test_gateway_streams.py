@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +12,6 @@ import pytest
 
 from tests.fake_upstream import (
     LOADING,
-    FakeModelServer,
-    Play,
     Script,
     error,
     message_events,
@@ -23,28 +21,12 @@ from tests.fake_upstream import (
     whole,
 )
 from tests.in_process import Answer, ask
-from tests.running_gateway import CHAT, MESSAGES
+from tests.running_gateway import CHAT, MESSAGES, Start
 
 COUNT = f"{MESSAGES}/count_tokens"
 MODELS = whole(b'{"data":[{"id":"default","meta":{"n_ctx":100}}]}')
 
 Ask = Callable[..., Answer]
-
-
-@pytest.fixture
-def play(tmp_path: Path) -> Iterator[Callable[[Play], FakeModelServer]]:
-    servers = []
-
-    def start(script: Play) -> FakeModelServer:
-        servers.append(FakeModelServer(tmp_path / "model.sock", script))
-        return servers[-1]
-
-    yield start
-    for server in servers:
-        server.close()
-
-
-Start = Callable[[Play], FakeModelServer]
 
 
 def body(**more: object) -> bytes:
@@ -82,6 +64,15 @@ def types(answer: Answer) -> list[str]:
     return [event["type"] for event in answer.events()]
 
 
+def without_pings(told: list[str]) -> list[str]:
+    """A slow machine has them anywhere."""
+    return [kind for kind in told if kind != "ping"]
+
+
+def said(answer: Answer) -> str:
+    return "".join(event.get("delta", {}).get("text", "") for event in answer.events())
+
+
 PLAIN = [
     "message_start",
     "content_block_start",
@@ -112,22 +103,22 @@ def test_events_that_come_in_pieces_are_put_together(tmp_path: Path, play: Start
     data = b"".join(message_events("Grüße, 世界"))
     play(stream(*(data[at : at + 7] for at in range(0, len(data), 7))))
     answer = ask(tmp_path, MESSAGES, body())
-    assert types(answer) == PLAIN
-    assert answer.events()[2]["delta"]["text"] == "Grüße, 世界"
+    assert without_pings(types(answer)) == PLAIN
+    assert said(answer) == "Grüße, 世界"
 
 
 def test_a_huge_event_passes_whole(tmp_path: Path, play: Start) -> None:
     text = "x" * 3_000_000
     data = b"".join(message_events(text))
     play(stream(*(data[at : at + 60_000] for at in range(0, len(data), 60_000))))
-    assert ask(tmp_path, MESSAGES, body()).events()[2]["delta"]["text"] == text
+    assert said(ask(tmp_path, MESSAGES, body())) == text
 
 
 def test_a_message_start_that_the_server_leaves_out_is_made_up(tmp_path: Path, play: Start) -> None:
     first, *others = message_events("a")
     play(stream(first.partition(b"\n\n")[2], *others))
     answer = ask(tmp_path, MESSAGES, body())
-    assert types(answer) == PLAIN
+    assert without_pings(types(answer)) == PLAIN
     message = answer.events()[0]["message"]
     assert (message["model"], message["content"], message["role"]) == ("claude-x", [], "assistant")
 
@@ -148,13 +139,13 @@ def test_a_late_answer_begins_with_an_own_message_start_and_pings(
     tmp_path: Path, play: Start
 ) -> None:
     counted = whole(b'{"input_tokens":12}')
-    late = after(0.5, stream(*message_events("a")))
+    late = after(1.2, stream(*message_events("a")))
     play({MESSAGES: late, COUNT: counted, "/v1/models": MODELS})
     answer = ask(tmp_path, MESSAGES, body())
     told = types(answer)
     assert told[0] == "message_start"
-    assert 2 <= told.count("ping") <= 5
-    assert [kind for kind in told if kind != "ping"] == PLAIN
+    assert 2 <= told.count("ping") <= 8
+    assert without_pings(told) == PLAIN
     assert answer.events()[0]["message"]["usage"]["input_tokens"] == 12
     assert answer.events()[-2]["usage"]["input_tokens"] == 7
 
@@ -167,7 +158,7 @@ def test_pings_come_while_the_server_reads_the_prompt_and_when_it_pauses(
     async def paused(writer: asyncio.StreamWriter) -> None:
         await stream(then=_nothing)(writer)
         for chunk in (b":\n\n", first, text, last):
-            await asyncio.sleep(0.3)
+            await asyncio.sleep(0.6)
             writer.write(b"%x\r\n%s\r\n" % (len(chunk), chunk))
         writer.write(b"0\r\n\r\n")
         await writer.drain()
@@ -178,7 +169,7 @@ def test_pings_come_while_the_server_reads_the_prompt_and_when_it_pauses(
     assert told.index("ping") < told.index("content_block_start")
     between = told[told.index("content_block_start") : told.index("message_delta")]
     assert "ping" in between
-    assert [kind for kind in told if kind != "ping"] == PLAIN
+    assert without_pings(told) == PLAIN
 
 
 async def _nothing(_writer: asyncio.StreamWriter) -> None:
@@ -206,13 +197,13 @@ def test_a_chat_that_is_too_long_is_refused_while_it_waits_for_its_turn(
 
 def test_a_stream_waits_until_the_model_is_loaded(tmp_path: Path, play: Start) -> None:
     loaded = stream(*message_events("a"))
-    play({MESSAGES: in_turn(*[LOADING] * 8, loaded), COUNT: LOADING})
+    play({MESSAGES: in_turn(*[LOADING] * 20, loaded), COUNT: LOADING})
     answer = ask(tmp_path, MESSAGES, body())
     told = types(answer)
     assert answer.status == 200
     assert told[0] == "message_start"
     assert "ping" in told
-    assert [kind for kind in told if kind != "ping"] == PLAIN
+    assert without_pings(told) == PLAIN
 
 
 def test_a_model_server_that_stays_away_is_given_up_with_an_error_event(tmp_path: Path) -> None:
@@ -246,7 +237,7 @@ def test_an_error_of_the_server_in_a_stream_has_anthropics_shape(
 
 def test_an_error_after_the_own_message_start_is_an_event(tmp_path: Path, play: Start) -> None:
     refused = error(b"400 Bad Request", code=400, message="no", type="invalid_request_error")
-    play({MESSAGES: after(0.4, refused)})
+    play({MESSAGES: after(0.9, refused)})
     answer = ask(tmp_path, MESSAGES, body())
     assert answer.status == 200
     assert answer.events()[-1]["error"] == {"type": "invalid_request_error", "message": "no"}
@@ -256,7 +247,7 @@ def test_a_chat_gets_comments_while_it_waits_and_the_name_that_was_asked_for(
     tmp_path: Path, play: Start
 ) -> None:
     chunk = b'data: {"choices":[],"model":"default","id":"1"}\n\n'
-    play({CHAT: after(0.4, stream(chunk, chunk, b"data: [DONE]\n\n"))})
+    play({CHAT: after(0.9, stream(chunk, chunk, b"data: [DONE]\n\n"))})
     told = ask(tmp_path, CHAT, body()).body
     assert told.startswith(b": ")
     assert told.count(b'"model":"claude-x"') == 2

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.fake_upstream import FakeModelServer, Play, Script, stream, sudden_death, whole
+from tests.fake_upstream import FakeModelServer, Script, stream, sudden_death, whole
 from tests.in_process import ask
-from tests.running_gateway import CHAT, MESSAGES
-
-Start = Callable[[Play], FakeModelServer]
+from tests.running_gateway import CHAT, MESSAGES, Start
 
 TOOL = {
     "name": "add",
@@ -27,19 +24,6 @@ TOOL = {
 OTHER = {"name": "other", "input_schema": {"type": "object"}}
 MODELS = whole(b'{"data":[{"id":"m"}]}')
 SCHEMA = {"type": "object", "properties": {"title": {"type": "string"}}}
-
-
-@pytest.fixture
-def play(tmp_path: Path) -> Iterator[Start]:
-    servers = []
-
-    def start(script: Play) -> FakeModelServer:
-        servers.append(FakeModelServer(tmp_path / "model.sock", script))
-        return servers[-1]
-
-    yield start
-    for server in servers:
-        server.close()
 
 
 def body(**more: object) -> bytes:

@@ -11,7 +11,7 @@ from zluda_stack.gateway.openai_request import MODEL_FIELD
 from zluda_stack.gateway.refusals import fault_of
 
 # A comment: both official clients and browsers pass over it.
-_KEEP_ALIVE = b": keep-alive\n\n"
+KEEP_ALIVE = b": keep-alive\n\n"
 
 _ERROR = b'data: {"error":'
 _DONE = b"data: [DONE]\n"
@@ -20,7 +20,7 @@ _DONE = b"data: [DONE]\n"
 class ChatEvents:
     """Edits one stream: the name of the model, and errors. `model` is the name asked for."""
 
-    ping = _KEEP_ALIVE
+    ping = KEEP_ALIVE
 
     def __init__(self, model: str, request_id: str) -> None:
         self._model = b'"model":' + msgspec.json.encode(model) if model else b""
@@ -31,7 +31,7 @@ class ChatEvents:
 
     def begin(self, input_tokens: int) -> bytes:  # noqa: ARG002 -- no event here tells it
         """A comment: this dialect has no event that says nothing."""
-        return _KEEP_ALIVE
+        return KEEP_ALIVE
 
     def feed(self, chunk: bytes) -> bytes:
         """What to send for `chunk`; always whole events."""

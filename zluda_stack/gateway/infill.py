@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from zluda_stack.gateway.chat_events import KEEP_ALIVE
 from zluda_stack.gateway.errors import INCOMPLETE, Fault
 from zluda_stack.gateway.events import WholeEvents
 
@@ -20,7 +21,6 @@ INFILL = b"/infill"
 
 JsonObject = dict[str, Any]
 
-_KEEP_ALIVE = b": keep-alive\n\n"
 _SAME = ("temperature", "top_p", "top_k", "stop", "seed", "stream", "cache_prompt")
 _DEFAULT_TOKENS = 128
 
@@ -69,7 +69,7 @@ def completion_of(answer: bytes, model: str) -> JsonObject:
 class InfillEvents:
     """The stream of /infill as one of /v1/completions."""
 
-    ping = _KEEP_ALIVE
+    ping = KEEP_ALIVE
 
     def __init__(self, model: str) -> None:
         self._model = model
@@ -79,7 +79,7 @@ class InfillEvents:
 
     def begin(self, input_tokens: int) -> bytes:  # noqa: ARG002 -- no event here tells it
         """A comment: this dialect has no event that says nothing."""
-        return _KEEP_ALIVE
+        return KEEP_ALIVE
 
     def feed(self, chunk: bytes) -> bytes:
         """What to send for `chunk`; always whole events. Raises Fault."""

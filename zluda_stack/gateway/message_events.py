@@ -98,7 +98,7 @@ class MessageEvents:
 def message_start(model: str, usage: JsonObject) -> bytes:
     """The event with which a stream begins."""
     message: JsonObject = {
-        "id": f"msg_{secrets.token_hex(12)}",
+        "id": new_id(),
         "type": "message",
         "role": "assistant",
         "content": [],
@@ -108,6 +108,11 @@ def message_start(model: str, usage: JsonObject) -> bytes:
         "usage": {"input_tokens": 0, "output_tokens": 0, **usage},
     }
     return sse({"type": "message_start", "message": message})
+
+
+def new_id() -> str:
+    """An id for a message."""
+    return f"msg_{secrets.token_hex(12)}"
 
 
 def stop_of(told: JsonObject, stop_sequences: tuple[str, ...]) -> JsonObject:

@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from zluda_stack.gateway.errors import Fault
+from zluda_stack.gateway.message_events import new_id
 
 JsonObject = dict[str, Any]
 
@@ -119,11 +120,6 @@ def stop_of(
         return {"stop_reason": "stop_sequence", "stop_sequence": sequence}
     reason = _REASONS.get(finish_reason or "stop", "end_turn")
     return {"stop_reason": reason, "stop_sequence": None}
-
-
-def new_id() -> str:
-    """An id for a message."""
-    return f"msg_{secrets.token_hex(12)}"
 
 
 def _content(said: Said) -> list[JsonObject]:
