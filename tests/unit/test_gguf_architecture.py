@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from tests.unit.gguf_shapes import SHAPES, write_shape
 from zluda_stack.models.architecture import read_architecture
+from zluda_stack.models.fit import Serving, needs
 from zluda_stack.models.gguf_reader import BadGguf, read
 from zluda_stack.models.gguf_types import TENSOR_TYPES
 
@@ -166,7 +167,7 @@ def write(path: Path, keys: Mapping[str, int | str], *, tensor: str = "token_emb
     max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(data=st.data())
-def test_a_damaged_model_is_read_or_refused_and_takes_no_memory(
+def test_a_damaged_model_is_computed_or_refused_and_takes_no_memory(
     shapes: dict[str, Path], tmp_path: Path, data: st.DataObject
 ) -> None:
     with shapes["qwen35"].open("rb") as file:
@@ -181,7 +182,7 @@ def test_a_damaged_model_is_read_or_refused_and_takes_no_memory(
         file.truncate(shapes["qwen35"].stat().st_size)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     try:
-        read_architecture(path)
+        assert needs(read_architecture(path), Serving(context=32768)).total > 0
     except BadGguf as error:
         assert str(error)
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < MORE // 1024
