@@ -7,6 +7,7 @@ import contextlib
 import hashlib
 import http.client
 import json
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -223,11 +224,18 @@ def played(situation: Situation, folder: Path) -> Iterator[RunningGateway]:
             server.close()
 
 
-def asked_by(gateway: RunningGateway, ask: Callable[[], str]) -> Seen:
-    """What is seen of `ask`, which returns what a client tells in the end."""
+def asked_by(gateway: RunningGateway, ask: Callable[[], str], limit: float = 120) -> Seen:
+    """What is seen of `ask`, which returns what a client tells in the end.
+
+    A client that is still waiting after `limit` seconds is left to itself.
+    """
     before, began = _posts(gateway), time.monotonic()
-    told = ask()
-    return Seen(_posts(gateway) - before, time.monotonic() - began, told)
+    told = [f"still waiting after {limit:.0f} s"]
+    thread = threading.Thread(target=lambda: told.append(ask()), daemon=True)
+    thread.start()
+    thread.join(limit)
+    seconds = time.monotonic() - began
+    return Seen(_posts(gateway) - before, seconds, told[-1])
 
 
 def _posts(gateway: RunningGateway) -> int:

@@ -75,8 +75,12 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        if self.path.startswith("/v1/messages/count_tokens"):
+        path = self.path.partition("?")[0]
+        if path == "/v1/messages/count_tokens":
             self._answer(200, "application/json", '{"input_tokens": 1000}')
+            return
+        if path != "/v1/messages":
+            self._answer(404, "application/json", '{"error": {"message": "File Not Found"}}')
             return
         self.coder.requests.append(body)
         events = _events(self.coder.decide(body), body["model"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +16,11 @@ from zluda_stack.render import claude_code
 from zluda_stack.render.clients import Connection
 
 ROOMY = 65536
+# A PNG of one pixel.
+DOT = (
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJg"
+    "gg=="
+)
 
 
 @pytest.fixture
@@ -80,3 +86,14 @@ def test_it_edits_a_file_with_its_tools_twice_in_one_conversation(
     read, *edited = results(coder.requests[-1])
     assert "roses are red" in read
     assert len(edited) == 2
+
+
+def test_a_picture_that_the_model_cannot_see_is_left_out_and_the_rest_goes_on(
+    client: ClaudeCode, coder: FakeCoder
+) -> None:
+    picture = client.project / "dot.png"
+    picture.write_bytes(base64.b64decode(DOT))
+    coder.decide = in_order(call("Read", file_path=str(picture)), text("I see none."))
+    told = client.ask("What is in dot.png?")
+    assert (told["is_error"], told["result"]) == (False, "I see none.")
+    assert "base64" not in json.dumps(coder.requests[-1])
