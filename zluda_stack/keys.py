@@ -34,11 +34,20 @@ def keyring_file(name: str) -> Path:
 
 
 def read_key(name: str) -> str | None:
-    """The key of the stack `name`, or None when it never had one."""
+    """The key of the stack `name`, or None when it never had one.
+
+    Raises HostProblem for a file that cannot be read or holds no text.
+    """
+    file = key_file(name)
     try:
-        return key_file(name).read_text().strip() or None
+        return file.read_text(encoding="ascii").strip() or None
     except FileNotFoundError:
         return None
+    except (OSError, UnicodeDecodeError) as error:
+        raise HostProblem(
+            f"cannot read the key in {file}: {error}",
+            "Remove the file: the next `up` makes a new key, which clients must then be given.",
+        ) from error
 
 
 def ensure_key(name: str) -> str:
@@ -73,7 +82,11 @@ def add_key(name: str, wanted: Key) -> str:
     key = _new_key()
     with _changing(name):
         present = further_keys(name)
-        if wanted.name == keyring.NAMELESS or any(one.name == wanted.name for one in present):
+        if wanted.name == keyring.NAMELESS:
+            raise UsageError(
+                f"{keyring.NAMELESS} is what the stack's own key is called", "Choose another name."
+            )
+        if any(one.name == wanted.name for one in present):
             raise UsageError(
                 f"there is a key {wanted.name} already",
                 f"Choose another name, or `{command('keys rm ' + wanted.name, name)}` first.",

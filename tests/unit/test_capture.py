@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import types
 import typing
 from pathlib import Path
@@ -199,5 +200,12 @@ def test_a_file_that_is_no_capture_is_refused_with_the_reason(
 
 
 def test_a_folder_in_the_place_of_a_capture_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="Is a directory"):
+    with pytest.raises(UsageError, match="not a regular file"):
         load(tmp_path)
+
+
+def test_a_pipe_that_nobody_writes_to_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+    pipe = tmp_path / "host.json"
+    os.mkfifo(pipe)
+    with pytest.raises(UsageError, match="not a regular file"):
+        load(pipe)

@@ -78,13 +78,28 @@ def test_a_key_that_was_taken_back_opens_no_more() -> None:
         opens(key)
 
 
-@pytest.mark.parametrize("name", ["laptop", "default"])
-def test_a_name_that_is_taken_is_refused(name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("laptop", "there is a key laptop already"),
+        ("default", "default is what the stack's own key is called"),
+    ],
+)
+def test_a_name_that_is_taken_is_refused(name: str, reason: str) -> None:
     run("keys", "add", "laptop")
     told = run("keys", "add", name)
     assert told.code == ExitCode.USAGE
-    assert f"there is a key {name} already" in told.err
+    assert reason in told.err
     assert told.out == ""
+
+
+def test_a_damaged_key_file_is_named_with_the_way_on() -> None:
+    keys.key_file("default").write_bytes(b"gar\xffb{")
+    for arguments in (("keys", "list"), ("connect", "env"), ("up",)):
+        told = run(*arguments)
+        assert told.code == ExitCode.HOST
+        assert str(keys.key_file("default")) in told.err
+        assert "Remove the file" in told.err
 
 
 @pytest.mark.parametrize(

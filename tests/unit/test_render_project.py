@@ -207,3 +207,10 @@ def test_committed_takes_no_settings() -> None:
 
 def test_a_hand_made_plan_and_the_resolved_one_give_the_same_dockerfile() -> None:
     assert render_committed(load())["images/zluda/Dockerfile"] == render_dockerfile(image())
+
+
+def test_an_empty_folder_name_is_not_the_current_folder(tmp_path: Path) -> None:
+    told = render("--gpu", "gfx1100", "--out", "")
+    assert told.code == ExitCode.USAGE
+    assert "it is empty" in told.err
+    assert list(tmp_path.rglob("Dockerfile")) == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -20,6 +21,21 @@ dry_run_option = click.option(
 yes_option = click.option(
     "--yes", is_flag=True, help="Agree to a build that takes hours or much disk."
 )
+
+
+class Folder(click.Path):
+    """A folder. An empty word, which an unset variable leaves, is not the current one."""
+
+    def convert(
+        self,
+        value: str | os.PathLike[str],
+        param: click.Parameter | None,
+        ctx: click.Context | None,
+    ) -> str | bytes | os.PathLike[str]:
+        """The folder as a path. Fails, as click does, for an empty word."""
+        if value == "":
+            self.fail("it is empty; the current folder is `.`", param, ctx)
+        return super().convert(value, param, ctx)
 
 
 def settings_options(*keys: str) -> Callable[[Callable[..., _R]], Callable[..., _R]]:

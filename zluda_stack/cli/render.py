@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from zluda_stack.cli import context, output
-from zluda_stack.cli.options import dry_run_option, json_option, settings_options
+from zluda_stack.cli.options import Folder, dry_run_option, json_option, settings_options
 from zluda_stack.cli.plan import resolve
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 @click.command()
 @settings_options()
 @click.option(
-    "--out", type=click.Path(path_type=Path), required=True, help="Folder that is written to."
+    "--out", type=Folder(path_type=Path), required=True, help="Folder that is written to."
 )
 @click.option("--force", is_flag=True, help="Overwrite files that were changed or are not ours.")
 @click.option("--committed", is_flag=True, help="For the defaults and no host, as in the sources.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import stat
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -47,6 +48,9 @@ def save(facts: HostFacts, path: Path) -> None:
 def load(path: Path) -> HostFacts:
     """The host that `save` wrote at `path`. Raises UsageError for a file that is none."""
     try:
+        # What is no regular file, such as a pipe that nobody writes to, might never end.
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise _not_a_capture(path, "it is not a regular file")
         with path.open("rb") as file:
             raw = file.read(_MOST_BYTES + 1)
         if len(raw) > _MOST_BYTES:
