@@ -68,10 +68,11 @@ class _Handler(BaseHTTPRequestHandler):
         stop = "end_turn" if self.model.ends else "max_tokens"
         text = '{"title": "Weather in Paris"}' if "output_config" in body else "Hello."
         if not body.get("stream"):
-            block = {"type": "text", "text": text}
-            self._json({**message, "content": [block], "stop_reason": stop})
+            content = [{"type": "text", "text": text}]
+            self._json({**message, "content": content, "stop_reason": stop})
             return
-        block, deltas = {"type": "text", "text": ""}, [{"type": "text_delta", "text": text}]
+        block: Json = {"type": "text", "text": ""}
+        deltas = [{"type": "text_delta", "text": text}]
         if self._calls(body):
             block = {"type": "tool_use", "id": "call_1", "name": "get_weather", "input": {}}
             deltas = [{"type": "input_json_delta", "partial_json": c} for c in self.model.arguments]
