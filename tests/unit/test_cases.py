@@ -13,6 +13,7 @@ from tests.unit.doctoring import examined, ids
 from tests.unit.planning import CASES
 from zluda_stack.doctor.types import Status
 from zluda_stack.host.facts import HostFacts
+from zluda_stack.plan.building import TERMS
 from zluda_stack.plan.types import Plan
 
 EXPECTED: dict[str, dict[str, Any]] = yaml.safe_load((CASES / "expected.yml").read_text())
@@ -50,6 +51,18 @@ def test_the_plan_and_the_findings_are_the_expected_ones(case: str) -> None:
         "because": list(dict.fromkeys(each.because for each in found.findings if each.because)),
     }
     assert told == EXPECTED[case]
+
+
+@pytest.mark.parametrize("case", [case for case in SNAPSHOTS if "plan" in EXPECTED[case]])
+def test_what_fails_for_the_doctor_stops_the_containers_of_the_plan_too(case: str) -> None:
+    found = examined(case)
+    assert found.plan is not None
+    if found.plan.engine != "docker" or found.cause is None:
+        return
+    if found.cause.id == "images.disk-too-small":
+        return  # `up` measures the disk itself, knowing which images are there already
+    lacking = [notice.code for notice in found.plan.unmet if notice.code != TERMS]
+    assert lacking, f"{found.cause.id} is no lack of the plan"
 
 
 def _planned(plan: Plan) -> dict[str, Any]:

@@ -252,6 +252,26 @@ def test_a_docker_without_its_plugins_is_told_before_anything_is_built(
         require_runnable(plan_for(structs.replace(facts, docker=lacking)))
 
 
+@pytest.mark.parametrize(
+    ("case", "expected"),
+    [
+        ("docker-compose-1.29", "Compose v2, and `docker compose` is 1.29.2"),
+        ("docker-of-debian-12", r"Docker Engine 20.* is older than 25"),
+        ("kfd-for-root-only", "mode 0600 keeps the group out of /dev/kfd"),
+    ],
+)
+def test_what_is_too_old_or_shut_is_told_before_anything_is_built(case: str, expected: str) -> None:
+    with pytest.raises(HostProblem, match=expected):
+        require_runnable(plan_for(host(case), accept_cuda_eula=True))
+
+
+@pytest.mark.parametrize("version", ["v2.40.2", "2", "5.0.1", "dev"])
+def test_a_compose_that_is_new_enough_or_tells_no_number_will_do(version: str) -> None:
+    facts = host(RADEON)
+    docker = structs.replace(facts.docker, compose_version=version)
+    assert codes(plan_for(structs.replace(facts, docker=docker))) == []
+
+
 @pytest.mark.parametrize("problem", ["docker did not answer within 10 s", "podman did not answer"])
 def test_a_docker_that_does_not_answer_is_there_and_told_in_its_own_words(problem: str) -> None:
     silent = structs.replace(host("radeon-without-docker"), docker=DockerFacts(problem=problem))

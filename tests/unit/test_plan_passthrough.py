@@ -171,6 +171,17 @@ def test_a_namespace_that_hides_the_gid_is_told() -> None:
     assert notice.code == "unmapped-group"
 
 
+@pytest.mark.parametrize(("mode", "shut"), [(0o600, True), (0o640, True), (0o606, False)])
+def test_a_node_that_its_group_may_not_open_is_told(mode: int, *, shut: bool) -> None:
+    plan = plan_for(machine(card("gfx1100"), mode=mode))
+    if not shut:
+        assert codes(plan) == []
+        return
+    notice = only_lack(plan)
+    assert notice.code == "group-shut-out"
+    assert "/dev/kfd and /dev/dri/renderD128" in notice.message
+
+
 @pytest.mark.parametrize(
     ("docker", "podman"),
     [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from zluda_stack.catalog.schema import HostNeeds
 from zluda_stack.host.facts import HostFacts
 from zluda_stack.plan.building import DOCKER
 from zluda_stack.plan.gpu_reach import CPU_WAY
@@ -11,16 +12,16 @@ from zluda_stack.plan.types import EngineName, Notice
 _NOT_INSTALLED = "the docker command is not installed"
 
 
-def engine_needs(facts: HostFacts, engine: EngineName) -> tuple[Notice, ...]:
-    """The first thing that `engine` lacks here; nothing when it can start."""
+def engine_needs(facts: HostFacts, engine: EngineName, needs: HostNeeds) -> tuple[Notice, ...]:
+    """The first thing of `needs` that `engine` lacks here; nothing when it can start."""
     if engine == "embedded":
         return _embedded_needs(facts)
-    lack = _docker_lacks(facts)
+    lack = _docker_lacks(facts) or _plugins_lack(facts, needs)
     return () if lack is None else (Notice(code=DOCKER, message=lack[0], hint=lack[1]),)
 
 
 def _docker_lacks(facts: HostFacts) -> tuple[str, str] | None:
-    """(message, hint) for what keeps Docker from building and starting containers."""
+    """(message, hint) for why there is no Docker Engine that answers."""
     docker = facts.docker
     if docker_is_missing(facts):
         return (
@@ -32,9 +33,22 @@ def _docker_lacks(facts: HostFacts) -> tuple[str, str] | None:
             f"containers need Docker, and its engine does not answer: {docker.problem}",
             f"Start the engine, or give your user access to it. {CPU_WAY}",
         )
-    if compose_version(facts) is None:
+    return None
+
+
+def _plugins_lack(facts: HostFacts, needs: HostNeeds) -> tuple[str, str] | None:
+    """(message, hint) for an engine that is too old, or that lacks what builds and starts."""
+    docker, compose = facts.docker, compose_version(facts)
+    if engine_is_too_old(facts, needs):
         return (
-            "containers need Docker Compose v2, and `docker compose` does not answer",
+            f"Docker Engine {docker.engine_version} is older than {needs.docker_engine.version}",
+            f"Install a newer one; `zluda-stack doctor` names the command. {CPU_WAY}",
+        )
+    if compose is None or compose_is_too_old(facts, needs):
+        answer = "does not answer" if compose is None else f"is {compose}"
+        return (
+            f"containers need Docker Compose v{needs.docker_compose.version}, and "
+            f"`docker compose` {answer}",
             f"Install the docker-compose-plugin package. {CPU_WAY}",
         )
     if docker.buildx_version is None and docker.emulated_by is None:
@@ -59,6 +73,29 @@ def compose_version(facts: HostFacts) -> str | None:
     if facts.docker.emulated_by == "podman" and podman is not None:
         return facts.docker.compose_version or podman.compose_version
     return facts.docker.compose_version
+
+
+def engine_is_too_old(facts: HostFacts, needs: HostNeeds) -> bool:
+    """True for a Docker Engine below the oldest that will do; Podman has numbers of its own."""
+    version = facts.docker.engine_version
+    if version is None or facts.docker.emulated_by is not None:
+        return False
+    return _older(version, needs.docker_engine.version)
+
+
+def compose_is_too_old(facts: HostFacts, needs: HostNeeds) -> bool:
+    """True for a Compose below the oldest that will do; False where none answers."""
+    version = compose_version(facts)
+    return version is not None and _older(version, needs.docker_compose.version)
+
+
+def _older(version: str, minimum: str) -> bool:
+    """True when `version` begins with lower numbers; one that is no number is not judged."""
+    wanted = [int(part) for part in minimum.split(".")]
+    given = version.removeprefix("v").split(".")[: len(wanted)]
+    if not all(part.isascii() and part.isdigit() for part in given):
+        return False
+    return [int(part) for part in given] < wanted
 
 
 def _embedded_needs(facts: HostFacts) -> tuple[Notice, ...]:

@@ -18,6 +18,7 @@ _CDI_KIND = "amd.com/gpu"
 # The gid that stands for every group that a user namespace does not know (user_namespaces(7)).
 _UNMAPPED = 65534
 _OPEN_TO_ALL = 0o006
+_OPEN_TO_GROUP = 0o060
 _THIS_ENGINE = "Use the engine of this machine: docker context use default"
 
 
@@ -111,6 +112,29 @@ def _engine_obstacles(facts: HostFacts, gpus: tuple[GpuDevice, ...]) -> Iterator
             "namespace that hides their real group",
             hint="Run zluda-stack outside of this container or namespace.",
         )
+    else:
+        yield from _shut_out(_nodes(facts, gpus))
+
+
+def _shut_out(nodes: tuple[DeviceNode, ...]) -> Iterator[Notice]:
+    shut = [node for node in nodes if shuts_out_its_group(node)]
+    if shut:
+        yield Notice(
+            code="group-shut-out",
+            message=f"the mode {shut[0].mode or 0:04o} keeps the group out of {_paths(shut)}, and "
+            "a container that is not root gets in by the group only",
+            hint=f"`zluda-stack doctor` names the command that lets the group in. {CPU_WAY}",
+        )
+
+
+def shuts_out_its_group(node: DeviceNode) -> bool:
+    """True when neither the node's group nor everybody may read and write it.
+
+    A mode that is not known is trusted.
+    """
+    if node.mode is None or node.mode & _OPEN_TO_ALL == _OPEN_TO_ALL:
+        return False
+    return node.mode & _OPEN_TO_GROUP != _OPEN_TO_GROUP
 
 
 def _nodes(facts: HostFacts, gpus: tuple[GpuDevice, ...]) -> tuple[DeviceNode, ...]:

@@ -60,7 +60,7 @@ def resolve(facts: HostFacts, configured: Configured, catalog: Catalog) -> Plan:
         + _client_notices(catalog, configured, model),
         unmet=choice.unmet
         + entry.unmet
-        + engine_needs(facts, engine)
+        + engine_needs(facts, engine, catalog.host)
         + endpoint.unmet
         + _terms(choice, settings, catalog),
     )

@@ -5,7 +5,12 @@ from __future__ import annotations
 from zluda_stack.doctor.commands import install, use_default_context
 from zluda_stack.doctor.subject import Subject
 from zluda_stack.doctor.types import Check, Fix, Verdict, fail, ok, warn
-from zluda_stack.plan.engine_needs import compose_version, docker_is_missing
+from zluda_stack.plan.engine_needs import (
+    compose_is_too_old,
+    compose_version,
+    docker_is_missing,
+    engine_is_too_old,
+)
 
 _DENIED = "permission denied"
 
@@ -91,14 +96,14 @@ def _not_answering(subject: Subject) -> Verdict:
 
 
 def _too_old(subject: Subject) -> Verdict:
-    docker, minimum = subject.facts.docker, subject.catalog.host.docker_engine
+    docker, needs = subject.facts.docker, subject.catalog.host
     version = docker.engine_version
     if docker.emulated_by is not None:
         return ok(f"{docker.emulated_by} {version}")
-    if version is None or not _older(version, minimum.version):
+    if not engine_is_too_old(subject.facts, needs):
         return ok(f"Docker Engine {version}")
     return fail(
-        f"Docker Engine {version} is older than {minimum.version}",
+        f"Docker Engine {version} is older than {needs.docker_engine.version}",
         "the images need its BuildKit, and the compose files its health checks",
         install(subject, "docker"),
     )
@@ -106,13 +111,13 @@ def _too_old(subject: Subject) -> Verdict:
 
 def _compose_missing(subject: Subject) -> Verdict:
     version = compose_version(subject.facts)
-    minimum = subject.catalog.host.docker_compose.version
-    if version is not None and not _older(version, minimum):
+    needs = subject.catalog.host
+    if version is not None and not compose_is_too_old(subject.facts, needs):
         return ok(f"Compose {version}")
     evidence = (
         "`docker compose` does not answer"
         if version is None
-        else f"Compose {version} is older than {minimum}"
+        else f"Compose {version} is older than {needs.docker_compose.version}"
     )
     reason = "the stack is a Compose project; the old docker-compose 1.x cannot read it"
     return fail(evidence, reason, install(subject, "compose"))
@@ -129,15 +134,6 @@ def _buildx_missing(subject: Subject) -> Verdict:
         "the images are built with BuildKit, which the docker command reaches through buildx",
         install(subject, "buildx"),
     )
-
-
-def _older(version: str, minimum: str) -> bool:
-    """True when `version` begins with lower numbers; one that is no number is not judged."""
-    wanted = [int(part) for part in minimum.split(".")]
-    given = version.removeprefix("v").split(".")[: len(wanted)]
-    if not all(part.isascii() and part.isdigit() for part in given):
-        return False
-    return [int(part) for part in given] < wanted
 
 
 CHECKS = (

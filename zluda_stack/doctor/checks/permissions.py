@@ -10,11 +10,10 @@ from zluda_stack.doctor.commands import join_group, outside
 from zluda_stack.doctor.subject import Subject
 from zluda_stack.doctor.types import Check, Fix, Verdict, fail, ok, warn
 from zluda_stack.host.facts import DeviceNode
+from zluda_stack.plan.passthrough import shuts_out_its_group
 
 # What a node shows whose owner or group has no number in this user namespace (user_namespaces(7)).
 _NOBODY = 65534
-_GROUP_READ_WRITE = 0o060
-_ALL_READ_WRITE = 0o006
 _UDEV_RULE = (
     """echo 'SUBSYSTEM=="kfd", GROUP="render", MODE="0660"' """
     "| sudo tee /etc/udev/rules.d/70-kfd.rules "
@@ -57,18 +56,12 @@ def _user_namespace(subject: Subject) -> Verdict:
 
 
 def _group_is_shut_out(subject: Subject) -> Verdict:
-    shut = [node for node in _nodes(subject) if _only_for_its_owner(node)]
+    shut = [node for node in _nodes(subject) if shuts_out_its_group(node)]
     if not shut:
         return ok()
     evidence = f"the mode {shut[0].mode or 0:04o} keeps the group out of {_names(shut)}"
     reason = "a container that is not root gets in by the group, and only by that"
     return fail(evidence, reason, Fix(command=_UDEV_RULE))
-
-
-def _only_for_its_owner(node: DeviceNode) -> bool:
-    if node.mode is None or node.mode & _ALL_READ_WRITE == _ALL_READ_WRITE:
-        return False
-    return node.mode & _GROUP_READ_WRITE != _GROUP_READ_WRITE
 
 
 def _old_session(subject: Subject) -> Verdict:

@@ -17,8 +17,9 @@ _SELECTORS = (
 # The plan's needs that a check of their own tells in more detail.
 TOLD_ELSEWHERE = frozenset(
     {
-        *("wsl", "gpu-not-here", "unmapped-group", "podman-access"),
+        *("wsl", "gpu-not-here", "unmapped-group", "group-shut-out"),
         *("docker", "embedded-packages", "docker-desktop", "docker-remote", "rootless-docker"),
+        "podman-access",
         *("passthrough-cdi", "passthrough-runtime", "terms", "port-taken"),
     }
 )
