@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.unit.plans import plan
-from zluda_stack.render.environment import quote, render_env
+from zluda_stack.render.environment import merge_env, quote, render_env
 
 
 def compose_reads(written: str) -> str:
@@ -46,6 +46,15 @@ def test_any_value_survives(value: str) -> None:
 @pytest.mark.parametrize("value", ["gfx1100", "/dev/dri/renderD128", "127.0.0.1", "::1", "148"])
 def test_ordinary_values_are_written_as_they_are(value: str) -> None:
     assert quote(value) == value
+
+
+@given(st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1))
+@example("two\nlines")
+@example("it's\ntwo lines")
+def test_of_a_former_value_nothing_is_left(value: str) -> None:
+    former = render_env(plan(host={"ZLUDA_STACK_MODEL": value}))
+    now = render_env(plan(host={"ZLUDA_STACK_MODEL": "small"}))
+    assert merge_env(now, former + "# mine\nMINE=1") == now + "# mine\nMINE=1"
 
 
 def test_an_empty_value_is_left_out() -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import re
+import stat
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -117,6 +119,46 @@ def test_rendering_twice_changes_nothing(tmp_path: Path) -> None:
     first = {path: text for path, text in snapshot().items() if path.name[0] != "."}
     assert render("--gpu", "gfx1201", "--out", "out").code == ExitCode.OK
     assert {path: text for path, text in snapshot().items() if path.name[0] != "."} == first
+
+
+def test_the_env_that_host_env_and_the_user_wrote_to_is_no_conflict(tmp_path: Path) -> None:
+    env = tmp_path / "compose/.env"
+    assert render("--gpu", "gfx1031", "--out", str(tmp_path)).code == ExitCode.OK
+    subprocess.run(["sh", tmp_path / "compose/host-env.sh"], check=True, capture_output=True)
+    with env.open("a") as file:
+        file.write(
+            "# mine\nHTTPS_PROXY='http://proxy:1'\nZLUDA_STACK_PORT=1\nHOST_RENDER_NODE_2=/n\n"
+        )
+    assert render("--gpu", "gfx1100", "--port", "9000", "--out", str(tmp_path)).code == ExitCode.OK
+    lines = env.read_text().splitlines()
+    assert {"# mine", "HTTPS_PROXY='http://proxy:1'", "ZLUDA_STACK_PORT=9000"} <= set(lines)
+    assert "ZLUDA_STACK_API_KEY_HASHES_FILE=./secrets/api_key_hashes" in lines
+    assert "ZLUDA_STACK_GPU=gfx1100" in lines
+    text = env.read_text()
+    assert "HSA_OVERRIDE" not in text
+    assert "HOST_RENDER_NODE_2" not in text
+    assert text.count("ZLUDA_STACK_PORT=") == text.count("It holds no secret") == 1
+    assert stat.S_IMODE(env.stat().st_mode) == 0o600
+    assert render("--gpu", "gfx1100", "--port", "9000", "--out", str(tmp_path)).code == ExitCode.OK
+    assert env.read_text() == text
+
+
+def test_force_replaces_the_env_too(tmp_path: Path) -> None:
+    render("--gpu", "gfx1100", "--out", str(tmp_path))
+    env = tmp_path / "compose/.env"
+    rendered = env.read_text()
+    env.write_bytes(rendered.encode() + b"MINE=\xff\n")
+    assert render("--gpu", "gfx1100", "--out", str(tmp_path)).code == ExitCode.OK
+    assert env.read_bytes() == rendered.encode() + b"MINE=\xff\n"
+    assert render("--gpu", "gfx1100", "--out", str(tmp_path), "--force").code == ExitCode.OK
+    assert env.read_text() == rendered
+
+
+def test_a_folder_in_the_place_of_the_env_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "compose/.env").mkdir(parents=True)
+    outcome = render("--gpu", "gfx1100", "--out", str(tmp_path))
+    assert outcome.code == ExitCode.USAGE
+    assert "compose/.env" in outcome.err
 
 
 def test_a_dry_run_lists_the_files_and_writes_none(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import stat
 from pathlib import Path
 
 import msgspec
@@ -14,11 +15,12 @@ from zluda_stack.plan.selftest import selftest_plan
 from zluda_stack.plan.types import ImagePlan, Plan
 from zluda_stack.render.compose import compose_path, render_compose
 from zluda_stack.render.dockerfiles import render_dockerfile
-from zluda_stack.render.environment import render_env
+from zluda_stack.render.environment import merge_env, render_env
 from zluda_stack.render.images import copied_names
 from zluda_stack.render.sources import read_source
 
 _RECORD = ".zluda-stack-rendered.json"
+_ENV = "compose/.env"
 
 
 def render_project(plan: Plan) -> dict[str, str]:
@@ -32,7 +34,7 @@ def render_project(plan: Plan) -> dict[str, str]:
             f"the {plan.engine} engine has no containers to render",
             "Name the card to render for, such as --gpu gfx1100, or --engine docker --gpu none.",
         )
-    files = {compose_path(plan): render_compose(plan), "compose/.env": render_env(plan)}
+    files = {compose_path(plan): render_compose(plan), _ENV: render_env(plan)}
     if plan.gpu is not None:
         files["compose/selftest.yml"] = render_compose(selftest_plan(plan))
     files |= {dockerfile(image): render_dockerfile(image) for image in plan.images}
@@ -56,19 +58,24 @@ def _copied(plan: Plan) -> dict[str, str]:
 
 
 def conflicts(files: dict[str, str], out: Path) -> tuple[str, ...]:
-    """The paths of `files` that exist in `out` and hold something that was not rendered there."""
+    """The paths of `files` that exist in `out` and hold something that was not rendered there.
+
+    Never the .env: compose/host-env.sh and users are meant to write into it.
+    """
     record = _read_record(out)
     return tuple(
         path
         for path, text in files.items()
-        if _digest_of_file(out / path) not in (None, _digest(text), record.get(path))
+        if (path != _ENV or (out / path).is_dir())
+        and _digest_of_file(out / path) not in (None, _digest(text), record.get(path))
     )
 
 
 def write_project(files: dict[str, str], out: Path, *, force: bool = False) -> tuple[Path, ...]:
     """Write `files` under `out` and return the paths, in the order of `files`.
 
-    What an earlier render wrote is replaced. Raises UsageError, before anything is written, when
+    What an earlier render wrote is replaced; a .env keeps what others wrote into it, unless
+    `force`. Raises UsageError, before anything is written, when
     a file there was changed or came from elsewhere, unless `force`; HostProblem when the folder
     cannot be written.
     """
@@ -79,11 +86,25 @@ def write_project(files: dict[str, str], out: Path, *, force: bool = False) -> t
             "Choose another folder with --out, or overwrite them with --force.",
         )
     for path, text in files.items():
-        if _digest_of_file(out / path) != _digest(text):
+        if path == _ENV and not force and (out / path).exists():
+            _update_env(out / path, text)
+        elif _digest_of_file(out / path) != _digest(text):
             write_atomic(out / path, text, mode=0o755 if text.startswith("#!") else 0o644)
     record = _read_record(out) | {path: _digest(text) for path, text in files.items()}
     write_atomic(out / _RECORD, json.dumps(record, indent=2, sort_keys=True) + "\n")
     return tuple(out / path for path in files)
+
+
+def _update_env(path: Path, rendered: str) -> None:
+    """Bring the .env at `path` up to date; its mode stays, for others may keep secrets in it."""
+    try:
+        present, mode = path.read_bytes(), stat.S_IMODE(path.stat().st_mode)
+    except OSError as error:
+        raise _unreadable(path, error) from error
+    text = merge_env(rendered, present.decode(errors="surrogateescape"))
+    merged = text.encode(errors="surrogateescape")
+    if merged != present:
+        write_atomic(path, merged, mode=mode)
 
 
 def _read_record(out: Path) -> dict[str, str]:
@@ -107,6 +128,10 @@ def _digest_of_file(path: Path) -> str | None:
     except IsADirectoryError:
         return ""
     except OSError as error:
-        raise HostProblem(
-            f"cannot read {path}: {error.strerror}", "Check the owner of the file and its folder."
-        ) from error
+        raise _unreadable(path, error) from error
+
+
+def _unreadable(path: Path, error: OSError) -> HostProblem:
+    return HostProblem(
+        f"cannot read {path}: {error.strerror}", "Check the owner of the file and its folder."
+    )
