@@ -19,6 +19,17 @@ root=${HOST_ROOT:-}
 kfd=$root/dev/kfd
 umask 077
 
+usage() {
+    cat <<USAGE
+Usage: sh $0
+
+Write $env_file, with what only this host knows of itself, and make an API key
+beside it. Other settings in that file are kept. It takes no arguments and needs no root.
+
+HSA_OVERRIDE_GFX_VERSION (such as 10.3.0) in the environment makes the card pass for another target.
+USAGE
+}
+
 say() { echo "$1" >&2; }
 
 fail() {
@@ -163,7 +174,7 @@ ensure_key() {
 # The lines of the present .env that are not this script's.
 other_settings() {
     [ -f "$env_file" ] || return 0
-    grep -vE '^(HOST_(ROOT|KFD_GID|RENDER_NODE|RENDER_GID)|ZLUDA_STACK_(GPU|KERNEL_TARGET|HSA_OVERRIDE|API_KEY_HASHES_FILE))=|^# Written by' \
+    grep -vE '^(HOST_(ROOT|KFD_GID|RENDER_NODE|RENDER_GID)|ZLUDA_STACK_(GPU|KERNEL_TARGET|HSA_OVERRIDE|API_KEY_HASHES_FILE))=|^# (Written|Rendered) by' \
         "$env_file" || true
 }
 
@@ -187,6 +198,26 @@ write_env() {
     mv "$env_file.new" "$env_file"
 }
 
+# The next step with the first of these compose files that is here; a rendered folder has but one.
+say_next() {
+    for name in "$@"; do
+        [ -f "$folder/$name" ] || continue
+        say "next: docker compose -f $folder/$name up --build"
+        break
+    done
+}
+
+case ${1:-} in
+-h | --help)
+    usage
+    exit 0
+    ;;
+esac
+if [ $# -gt 0 ]; then
+    say "error: '$1' was given, and this script takes no arguments"
+    say "hint: sh $0 --help"
+    exit 2
+fi
 read_override
 choose_card
 if [ -n "$target" ] && [ ! -e "$kfd" ]; then
@@ -199,8 +230,8 @@ write_env
 say "wrote $env_file; the API key is in $key_file"
 if [ -n "$target" ]; then
     say "card: $target at $render_node"
-    say "next: docker compose -f $folder/inference.yml up --build"
+    say_next inference.yml cpu.yml
 else
     say "no AMD card that can be used is here, so inference.yml cannot run"
-    say "next: docker compose -f $folder/cpu.yml up --build"
+    say_next cpu.yml
 fi

@@ -36,6 +36,8 @@ class Project:
         self.compose = folder / "clone/compose"
         self.compose.mkdir(parents=True)
         (self.compose / "host-env.sh").write_text(render_host_env(load()))
+        for name in ("inference.yml", "cpu.yml"):
+            (self.compose / name).touch()
         self.host = FakeHost(folder / "host")
 
     def card(
@@ -52,10 +54,12 @@ class Project:
         assert done.returncode == 0, done.stderr
         return done.stderr
 
-    def start(self, shell: str = "sh", *, override: str = "") -> subprocess.CompletedProcess[str]:
+    def start(
+        self, shell: str = "sh", *arguments: str, override: str = ""
+    ) -> subprocess.CompletedProcess[str]:
         """Run the script with this HSA_OVERRIDE_GFX_VERSION in the environment."""
         own = {"HOST_ROOT": str(self.host.root), OVERRIDE: override}
-        script = [shell, str(self.compose / "host-env.sh")]
+        script = [shell, str(self.compose / "host-env.sh"), *arguments]
         return subprocess.run(
             script, env=os.environ | own, capture_output=True, text=True, check=False
         )
@@ -283,6 +287,40 @@ def test_what_the_user_wrote_stays_and_what_the_host_lost_goes(project: Project)
         "ZLUDA_STACK_PORT": "9000",
         "ZLUDA_STACK_ACCEPT_CUDA_EULA": "yes",
     }
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+@pytest.mark.parametrize("flag", ["-h", "--help"])
+def test_help_is_printed_and_nothing_written(project: Project, shell: str, flag: str) -> None:
+    done = project.start(shell, flag)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("Usage: sh ")
+    assert OVERRIDE in done.stdout
+    assert not (project.compose / ".env").exists()
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+@pytest.mark.parametrize("arguments", [("--gpu", "gfx1100"), ("",), ("", "--help")])
+def test_an_argument_is_refused_before_anything_is_written(
+    project: Project, shell: str, arguments: tuple[str, ...]
+) -> None:
+    done = project.start(shell, *arguments)
+    assert done.returncode == 2
+    error, hint = done.stderr.splitlines()
+    assert "takes no arguments" in error
+    assert hint.endswith("host-env.sh --help")
+    assert not (project.compose / ".env").exists()
+    assert not (project.compose / "secrets").exists()
+
+
+def test_only_a_compose_file_that_is_there_is_the_next_step(project: Project) -> None:
+    assert f"next: docker compose -f {project.compose}/cpu.yml up" in project.run()
+    (project.compose / "cpu.yml").unlink()
+    assert "next:" not in project.run()
+    project.card(1, 128, 110000)
+    assert f"next: docker compose -f {project.compose}/inference.yml up" in project.run()
+    (project.compose / "inference.yml").rename(project.compose / "cpu.yml")
+    assert f"next: docker compose -f {project.compose}/cpu.yml up" in project.run()
 
 
 def test_the_key_is_not_in_env_nor_said(project: Project) -> None:
