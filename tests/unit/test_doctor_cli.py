@@ -57,6 +57,26 @@ def test_a_healthy_machine_fits_on_a_screen_with_a_line_for_each_layer(case: str
     assert "Nothing fails" in lines[-1]
 
 
+@pytest.mark.parametrize(
+    ("case", "goes_on"),
+    [
+        ("amdgpu-blacklisted", True),
+        ("only-card-held-by-vfio", True),
+        ("strix-halo-nomodeset", True),
+        ("kfd-for-root-only", False),
+        ("nothing-at-all", False),
+        ("endpoint-hangs", False),
+    ],
+)
+def test_a_failure_that_up_passes_over_with_the_cpu_says_so(case: str, *, goes_on: bool) -> None:
+    told = doctor(case)
+    assert told.code != ExitCode.OK
+    assert ("computes on the CPU" in told.out.splitlines()[-1]) is goes_on
+    snapshot = str(CASES / f"{case}.json")
+    if goes_on:
+        assert run("up", "--dry-run", "--host-facts", snapshot).code == ExitCode.OK
+
+
 def test_a_laptop_without_a_gpu_is_no_failure_and_the_first_line_says_what_it_gets() -> None:
     told = doctor("laptop-without-gpu-or-docker")
     assert told.code == ExitCode.OK

@@ -140,13 +140,18 @@ def _print(found: Examination) -> None:
     for finding in details(found.findings):
         output.say()
         _print_finding(finding)
-    if found.cause is None:
+    outlook = _outlook(found)
+    if outlook:
         output.say()
-        output.say(as_typed(_outlook(found)))
+        output.say(as_typed(outlook))
 
 
 def _outlook(found: Examination) -> str:
-    """What `up` would do now that nothing fails."""
+    """What `up` would do where nothing fails, or what fails does not stop it; else nothing."""
+    if found.goes_on_with_the_cpu:
+        return "Until that is mended, `zluda-stack up` does not stop: it computes on the CPU."
+    if found.cause is not None:
+        return ""
     lacking = found.plan.unmet if found.plan is not None else ()
     if lacking:
         return f"Nothing fails, but `zluda-stack up` waits: {lacking[0].message}."

@@ -9,13 +9,16 @@ from msgspec import Struct
 from zluda_stack.catalog.schema import Catalog
 from zluda_stack.doctor.registry import CHECKS, chain_of, needs_all_below
 from zluda_stack.doctor.subject import Refusal, StageNeed, Subject
-from zluda_stack.doctor.types import Check, Finding, Status, Verdict
+from zluda_stack.doctor.types import Check, Finding, Layer, Status, Verdict
 from zluda_stack.errors import PlanRefused
 from zluda_stack.host.facts import HostFacts
 from zluda_stack.plan.resolve import resolve
 from zluda_stack.plan.types import ImagePlan, Plan
 from zluda_stack.settings import Configured
 
+_OF_THE_CARD = frozenset(
+    {Layer.HARDWARE, Layer.KERNEL, Layer.DRIVER, Layer.NODES, Layer.PERMISSIONS}
+)
 BuildNeeds = Callable[[ImagePlan], frozenset[StageNeed]]
 
 
@@ -30,6 +33,13 @@ class Examination(Struct, frozen=True, kw_only=True):
     def cause(self) -> Finding | None:
         """The first finding that fails: what is to be mended first. None when nothing fails."""
         return next((each for each in self.findings if each.status is Status.FAIL), None)
+
+    @property
+    def goes_on_with_the_cpu(self) -> bool:
+        """True when what fails keeps a card from being used, and `up` runs without it."""
+        if self.plan is None or self.cause is None or self.cause.layer not in _OF_THE_CARD:
+            return False
+        return self.plan.gpu is None and not self.plan.unmet
 
 
 def examine(
