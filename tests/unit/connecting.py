@@ -12,10 +12,12 @@ from zluda_stack.files import write_atomic
 from zluda_stack.plan.types import EndpointPlan, ModelPlan, Plan, to_json
 
 ROOMY = 65536
+# Privileged and long unused (tcpmux): no stack of this machine's user answers there.
+PORT = 1
 
 
 def started(
-    name: str = "default", *, context: int = ROOMY, port: int = 8080, host: str = "127.0.0.1"
+    name: str = "default", *, context: int = ROOMY, port: int = PORT, host: str = "127.0.0.1"
 ) -> str:
     """Leave what `up` leaves of a stack; returns its key."""
     plan = Plan(

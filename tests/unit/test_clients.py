@@ -17,7 +17,7 @@ import pytest
 import yaml
 
 from tests.unit.command_line import run, settle
-from tests.unit.connecting import ROOMY, after_eval, connect, started
+from tests.unit.connecting import PORT, ROOMY, after_eval, connect, started
 from zluda_stack.catalog.load import load
 from zluda_stack.catalog.schema import ClientMode
 from zluda_stack.errors import ExitCode
@@ -55,7 +55,7 @@ class TestEnv:
 
     def test_an_ipv6_address_is_in_brackets(self) -> None:
         started(host="::1")
-        assert connect("env", "--json").json["ANTHROPIC_BASE_URL"] == "http://[::1]:8080"
+        assert connect("env", "--json").json["ANTHROPIC_BASE_URL"] == f"http://[::1]:{PORT}"
 
     def test_a_value_with_anything_in_it_survives_the_shell(self) -> None:
         nasty = "a b'c\"d$e`f\\g\nh;i"
@@ -201,7 +201,7 @@ class TestVscode:
         assert (provider["vendor"], provider["apiType"]) == ("customendpoint", "chat-completions")
         assert provider["apiKey"] == key
         (model,) = provider["models"]
-        assert model["url"] == "http://127.0.0.1:8080/v1/chat/completions"
+        assert model["url"] == f"http://127.0.0.1:{PORT}/v1/chat/completions"
         assert model["maxInputTokens"] + model["maxOutputTokens"] == ROOMY
 
     def test_the_text_holds_json_that_parses_back(self) -> None:
@@ -231,14 +231,14 @@ class TestOthers:
         assert config == connect("continue", "--json").json["config.yaml"]
         assert config["schema"] == "v1"
         (model,) = config["models"]
-        assert (model["apiBase"], model["apiKey"]) == ("http://127.0.0.1:8080/v1", key)
+        assert (model["apiBase"], model["apiKey"]) == (f"http://127.0.0.1:{PORT}/v1", key)
         assert model["defaultCompletionOptions"]["contextLength"] == ROOMY
 
     def test_clines_form_and_json_say_the_same(self) -> None:
         started()
         told = connect("cline", "--json").json
         form = told["form"]
-        assert form["Base URL"] == "http://127.0.0.1:8080/v1"
+        assert form["Base URL"] == f"http://127.0.0.1:{PORT}/v1"
         assert form["Context Window Size"] == ROOMY
         text = connect("cline").out
         assert all(str(value) in text for value in form.values())
@@ -250,7 +250,7 @@ class TestOthers:
         exports, _, metadata = text.partition("# ~/.aider.model.metadata.json")
         seen = after_eval(exports)
         assert (seen["OPENAI_API_BASE"], seen["OPENAI_API_KEY"]) == (
-            "http://127.0.0.1:8080/v1",
+            f"http://127.0.0.1:{PORT}/v1",
             key,
         )
         assert json.loads(metadata)[seen["AIDER_MODEL"]]["max_input_tokens"] == ROOMY
