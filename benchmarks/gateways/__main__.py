@@ -1,11 +1,13 @@
-"""`python -m benchmarks.gateways [FOLDER] [NAME...]`: every gateway beside the server itself.
+"""`python -m benchmarks.gateways [--tools FOLDER] [--model GGUF] [NAME...]`: the gateways compared.
 
 FOLDER keeps what is fetched (a scratch one without). All run in one go and in turn, so that all
-meet the same moments of the machine; its load is told with the result.
+meet the same moments of the machine; its load is told with the result. With a model, tokens a
+second are measured with llama.cpp's own server too, which takes all that the gateways leave it.
 """
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import http.client
 import json
@@ -30,6 +32,7 @@ _WARM_UP = 5
 _SIZES = {"small": 300, "48 kB": 48_000}
 _STREAMS = 64
 _TOKENS = 100
+_REAL_TOKENS = 30  # few answers of the small model are shorter
 _INTERVAL = 0.06  # 64 streams then get about 1,000 tokens a second, as from a good card
 _IDLE_STREAMS = 500
 _IDLE_SECONDS = 25.0  # two pings of the endpoint
@@ -39,17 +42,29 @@ Row = dict[str, float | str]
 
 
 @contextmanager
-def model_server() -> Iterator[int]:
-    """The port of the scripted model server, which runs as a process of its own."""
+def server(module: str, *arguments: object) -> Iterator[int]:
+    """The port of a model server that runs as a process of its own, and answers already."""
     port = free_port()
-    module = [sys.executable, "-m", "benchmarks.gateways.model_server"]
-    process = subprocess.Popen([*module, str(port), str(_INTERVAL)])
+    command = [sys.executable, "-m", f"benchmarks.gateways.{module}", str(port)]
+    process = subprocess.Popen([*command, *map(str, arguments)], stderr=subprocess.DEVNULL)
     try:
-        time.sleep(1)
+        while process.poll() is None and not _is_well(port):
+            time.sleep(0.1)
         yield port
     finally:
         process.terminate()
         process.wait()
+
+
+def _is_well(port: int) -> bool:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+    try:
+        connection.request("GET", "/health")
+        return connection.getresponse().status == http.HTTPStatus.OK
+    except OSError:
+        return False
+    finally:
+        connection.close()
 
 
 async def one_by_one(running: dict[str, Running], rows: dict[str, Row]) -> None:
@@ -57,10 +72,10 @@ async def one_by_one(running: dict[str, Running], rows: dict[str, Row]) -> None:
     for label, size in _SIZES.items():
         content = load.body(size, 1)
         took: dict[str, list[float]] = {name: [] for name in running}
-        before = dict.fromkeys(running, 0.0)
+        spent = dict.fromkeys(running, 0.0)
         for number in range(_WARM_UP + _ROUNDS):
             if number == _WARM_UP:
-                before = {name: one.cpu() for name, one in running.items()}
+                spent = {name: one.cpu() for name, one in running.items()}
             for name in random.sample(list(running), len(running)):
                 took[name].append((await load.ask(running[name].target, content)).total)
         direct = took["direct"][_WARM_UP:]
@@ -68,7 +83,7 @@ async def one_by_one(running: dict[str, Running], rows: dict[str, Row]) -> None:
             pairs = zip(took[name][_WARM_UP:], direct, strict=True)
             added = statistics.median(mine - its for mine, its in pairs)
             rows[name][f"added, {label} (ms)"] = added * 1000
-            rows[name][f"CPU, {label} (ms)"] = (one.cpu() - before[name]) / _ROUNDS * 1000
+            rows[name][f"CPU, {label} (ms)"] = (one.cpu() - spent[name]) / _ROUNDS * 1000
 
 
 async def at_once(running: dict[str, Running], rows: dict[str, Row]) -> None:
@@ -78,13 +93,15 @@ async def at_once(running: dict[str, Running], rows: dict[str, Row]) -> None:
         rates: dict[str, list[float]] = {name: [] for name in running}
         for _ in range(3):
             for name, one in running.items():
-                rate, answers = await load.together(one.target, _STREAMS, content)
-                assert all(answer.tokens == _TOKENS for answer in answers), name
-                rates[name].append(rate)
-        direct = statistics.median(rates["direct"])
-        for name in running:
-            share = statistics.median(rates[name]) / direct
-            rows[name][f"tokens/s at {_STREAMS}, {label} (%)"] = share * 100
+                rates[name].append(await load.together(one.target, _STREAMS, content))
+        for name, share in _shares(rates).items():
+            rows[name][f"tokens/s at {_STREAMS}, {label} (%)"] = share
+
+
+def _shares(rates: dict[str, list[float]]) -> dict[str, float]:
+    """The median of each in percent of that of the server itself."""
+    direct = statistics.median(rates["direct"])
+    return {name: statistics.median(found) / direct * 100 for name, found in rates.items()}
 
 
 async def leaving(upstream: int, running: dict[str, Running], rows: dict[str, Row]) -> None:
@@ -124,23 +141,41 @@ async def idling(running: dict[str, Running], rows: dict[str, Row]) -> None:
         rows[name]["memory with them (MB)"] = one.memory()
 
 
-def measured(tools: Path, names: list[str]) -> dict[str, Row]:
-    """A row for each gateway by its name, "direct" the first."""
-    with tempfile.TemporaryDirectory() as scratch, model_server() as upstream, ExitStack() as stack:
-        running = {"direct": Running(Target(upstream, KEY), None)}
+@contextmanager
+def before(upstream: int, tools: Path, names: list[str]) -> Iterator[dict[str, Running]]:
+    """Every gateway, or those of `names`, before the server at `upstream`; "direct" is itself."""
+    running = {"direct": Running(Target(upstream, KEY), None)}
+    with tempfile.TemporaryDirectory() as scratch, ExitStack() as stack:
         for candidate in candidates.fetched(tools):
             if not names or candidate.name in names:
                 own = Path(scratch) / candidate.name
                 serving = candidates.serving(candidate, tools, own, upstream)
                 running[candidate.name] = stack.enter_context(serving)
+        yield running
+
+
+def scripted(tools: Path, names: list[str]) -> dict[str, Row]:
+    """A row for each gateway by its name, before the scripted server."""
+    with server("model_server", _INTERVAL) as port, before(port, tools, names) as running:
         rows: dict[str, Row] = {name: {} for name in running}
         asyncio.run(one_by_one(running, rows))
         asyncio.run(at_once(running, rows))
         for name, one in running.items():
             rows[name]["memory (MB)"] = one.memory()
-        asyncio.run(leaving(upstream, running, rows))
+        asyncio.run(leaving(port, running, rows))
         asyncio.run(idling(running, rows))
     return rows
+
+
+def real(model: Path, tools: Path, names: list[str]) -> dict[str, float]:
+    """Tokens a second of many streams with llama.cpp's server, in percent, by gateway."""
+    content = load.body(_SIZES["small"], _REAL_TOKENS)
+    with server("llama_server", model, _STREAMS) as port, before(port, tools, names) as running:
+        rates: dict[str, list[float]] = {name: [] for name in running}
+        for _ in range(3):
+            for name, one in running.items():
+                rates[name].append(asyncio.run(load.together(one.target, _STREAMS, content)))
+    return _shares(rates)
 
 
 def table(rows: dict[str, Row]) -> str:
@@ -158,16 +193,23 @@ def _cell(value: float | str) -> str:
     return str(value) if isinstance(value, int) else f"{value:.1f}"
 
 
-def main(arguments: list[str]) -> None:
+def main() -> None:
     """Measure and print."""
-    folder, names = (Path(arguments[0]), arguments[1:]) if arguments else (None, [])
-    with ExitStack() as stack:
-        tools = folder or Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        before = os.getloadavg()
-        rows = measured(tools.absolute(), names)
-        print(table(rows))
-        print(f"\nload of the machine before: {before[0]:.1f}; {os.cpu_count()} cores")
+    parser = argparse.ArgumentParser(prog="benchmarks.gateways")
+    parser.add_argument("--tools", type=Path)
+    parser.add_argument("--model", type=Path)
+    parser.add_argument("names", nargs="*")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as scratch:
+        tools = (options.tools or Path(scratch)).absolute()
+        busy = os.getloadavg()[0]
+        rows = scripted(tools, options.names)
+        if options.model is not None:
+            for name, share in real(options.model, tools, options.names).items():
+                rows[name][f"tokens/s at {_STREAMS}, llama.cpp (%)"] = share
+    print(table(rows))
+    print(f"\nload of the machine before: {busy:.1f}; {os.cpu_count()} cores")
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()
