@@ -35,6 +35,7 @@ from zluda_stack.keyring import Key
 from zluda_stack.render import claude_code
 from zluda_stack.render.clients import Connection
 
+_UNDER_WAY = 8.0  # seconds in which every client has begun, on a busy machine
 LIMITED = "zs-a-key-with-limits"
 _QUESTION: Any = {"model": "default", "max_tokens": 16}
 _QUESTION["messages"] = [{"role": "user", "content": "Say hello."}]
@@ -99,6 +100,22 @@ def used(gateway: RunningGateway) -> Iterator[None]:
     """One answer that the key with limits has had."""
     with contextlib.closing(_posted(gateway, LIMITED)) as connection:
         connection.getresponse().read()
+    yield
+
+
+@contextmanager
+def stopped(gateway: RunningGateway) -> Iterator[None]:
+    """SIGTERM while the client's answer is under way."""
+    timer = threading.Timer(_UNDER_WAY, gateway.process.terminate)
+    timer.start()
+    yield
+    timer.cancel()
+
+
+@contextmanager
+def gone(gateway: RunningGateway) -> Iterator[None]:
+    """Nobody listens any more."""
+    gateway.stop()
     yield
 
 
@@ -177,6 +194,10 @@ SITUATIONS = {
     "breaks-off": Situation(
         "the model server dies in mid-answer", lambda: begun(sudden_death), whole=sudden_death
     ),
+    "stopped": Situation(
+        "the endpoint is stopped in mid-answer", lambda: begun(silence), prepare=stopped
+    ),
+    "gone": Situation("the endpoint is not there", None, prepare=gone),
     "ends-early": Situation(
         "the answer ends without its end", lambda: begun(None), whole=sudden_death
     ),
