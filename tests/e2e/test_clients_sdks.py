@@ -48,6 +48,30 @@ STUCK = {
 }
 
 
+COMPLETION = {
+    "id": "chatcmpl-1",
+    "object": "chat.completion",
+    "created": 1,
+    "model": "default",
+    "choices": [
+        {
+            "index": 0,
+            "finish_reason": "stop",
+            "message": {"role": "assistant", "content": "Hello."},
+        }
+    ],
+}
+A_MESSAGE = {
+    "id": "chatcmpl-1",
+    "type": "message",
+    "role": "assistant",
+    "model": "default",
+    "content": [{"type": "text", "text": "Hello."}],
+    "stop_reason": "end_turn",
+    "usage": {"input_tokens": 1, "output_tokens": 1},
+}
+
+
 class Sdk:
     """The two packages, as their users set them up."""
 
@@ -182,25 +206,19 @@ def test_a_model_that_is_loaded_meanwhile_answers_the_second_try_which_waits_as_
 ) -> None:
     waits: list[float] = []
     monkeypatch.setattr(time, "sleep", waits.append)
-    tries = iter([b"503 Service Unavailable", b"200 OK"])
-    answer = {
-        "id": "chatcmpl-1",
-        "object": "chat.completion",
-        "created": 1,
-        "model": "default",
-        "choices": [
-            {
-                "index": 0,
-                "finish_reason": "stop",
-                "message": {"role": "assistant", "content": "Hello."},
-            }
-        ],
-    }
 
-    async def loading_first(writer: asyncio.StreamWriter) -> None:
-        await whole(json.dumps(answer).encode(), status=next(tries))(writer)
+    def loading_first(answer: dict[str, Any]) -> Script:
+        tries = iter([b"503 Service Unavailable", b"200 OK"])
 
-    model_server({CHAT: loading_first})
-    patient = sdk.gpt.with_options(max_retries=1)
-    assert patient.chat.completions.create(**MESSAGE).choices[0].message.content == "Hello."
-    assert waits == [15]
+        async def script(writer: asyncio.StreamWriter) -> None:
+            await whole(json.dumps(answer).encode(), status=next(tries))(writer)
+
+        return script
+
+    model_server({CHAT: loading_first(COMPLETION), MESSAGES: loading_first(A_MESSAGE)})
+    completion = sdk.gpt.with_options(max_retries=1).chat.completions.create(**MESSAGE)
+    assert completion.choices[0].message.content == "Hello."
+    message = sdk.claude.with_options(max_retries=1).messages.create(**MESSAGE)
+    assert isinstance(message.content[0], anthropic.types.TextBlock)
+    assert message.content[0].text == "Hello."
+    assert waits == [15, 15]
