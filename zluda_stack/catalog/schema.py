@@ -16,7 +16,10 @@ Digest = Annotated[str, Meta(pattern=r"^sha256:[0-9a-f]{64}$")]
 GitCommit = Annotated[str, Meta(pattern=r"^[0-9a-f]{40}$")]
 GfxTarget = Annotated[str, Meta(pattern=r"^gfx[0-9]{1,2}[0-9a-f]{2}$")]
 IsoDate = Annotated[str, Meta(pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$")]
+ParameterCount = Annotated[str, Meta(pattern=r"^[0-9]+(\.[0-9]+)?[MB]$")]
 OverrideVersion = Annotated[str, Meta(pattern=r"^[0-9]{1,2}\.[0-9]{1,2}\.[0-9]{1,2}$")]
+
+_PARAMETER_UNITS = {"M": 10**6, "B": 10**9}
 
 
 class Evidence(str, Enum):
@@ -179,24 +182,106 @@ class ModelFile(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     size: int | None
 
 
+class Experts(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The feed-forward of a mixture of experts; widths are in elements.
+
+    `used` of `count` experts see each token, and `shared` (a width; 0: none) sees all of them.
+    The first `dense_layers` layers have an ordinary feed-forward.
+    """
+
+    count: int
+    used: int
+    wide: int
+    shared: int = 0
+    dense_layers: int = 0
+
+
+class LatentAttention(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Multi-head latent attention (DeepSeek): ranks and the parts of a head, in elements.
+
+    `query_rank` is 0 where queries are not compressed. A head's key is `nope` and `rope` long.
+    """
+
+    rank: int
+    query_rank: int = 0
+    nope: int
+    rope: int
+    value: int
+
+
+class LinearAttention(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Gated delta nets (Qwen 3 Next and later) in all but every `interval`-th layer.
+
+    `key_heads` and `value_heads` are each `state` elements wide; `kernel` is the convolution's.
+    """
+
+    interval: int
+    state: int
+    key_heads: int
+    value_heads: int
+    kernel: int
+
+
+class Shape(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The numbers of a model's config.json that its tensors and caches follow from.
+
+    `architecture` is llama.cpp's name; widths are in elements. `wide` is the dense feed-forward's,
+    0 where all layers have experts. `window` is the tokens of a sliding window, 0 without one.
+    `tied`: the output is the token embedding. `biases`: every projection has one, in an
+    architecture where they are optional. `predict_layers` is how many blocks for multi-token
+    prediction the file holds beside the `layers`.
+    """
+
+    architecture: str
+    layers: int
+    embedding: int
+    vocabulary: int
+    heads: int
+    kv_heads: int
+    head: int
+    wide: int
+    window: int = 0
+    tied: bool = False
+    biases: bool = False
+    predict_layers: int = 0
+    experts: Experts | None = None
+    latent: LatentAttention | None = None
+    linear: LinearAttention | None = None
+    provenance: Provenance
+
+
 class Model(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A GGUF model; `files` is its one GGUF file or the parts of it in order.
 
+    `parameters` is all of them, `active` those that see one token (empty: all). `context_length`
+    is in tokens, what it was trained for. `template` names the family of its chat template (empty:
+    it has none), `tools` is whether that renders tools and the model was trained to call them.
+    `restriction` is what the licence forbids or wants done first, in words; empty where it is an
+    ordinary free licence. Without a `shape` nothing but the file tells how much memory it takes.
     File names are relative to the folder of the source. `https` is a folder's URL.
     """
 
     name: str
     title: str
-    parameters: str
+    parameters: ParameterCount
+    active: ParameterCount | None = None
     quantisation: str
     context_length: int
+    template: str = ""
     tools: bool
     licence: str
+    restriction: str = ""
+    shape: Shape | None = None
     files: Annotated[tuple[ModelFile, ...], Meta(min_length=1)]
     pypi: PypiModel | None = None
     hub: HubModel | None = None
     https: str | None = None
     provenance: Provenance
+
+    @property
+    def parameter_count(self) -> int:
+        """All parameters as a number."""
+        return round(float(self.parameters[:-1]) * _PARAMETER_UNITS[self.parameters[-1]])
 
     @property
     def sha256(self) -> str | None:

@@ -109,13 +109,25 @@ def read_architecture(path: Path) -> Architecture:
     Raises BadGguf for a file that cannot be used or a model that is not understood, OSError or
     ValueError when it cannot be opened.
     """
+    return shape_of(read_parts(path))
+
+
+def read_parts(path: Path) -> tuple[Header, ...]:
+    """The headers of the GGUF file at `path` and of the model's other parts, in their order.
+
+    Raises as `read_architecture`, but for a model that is not understood.
+    """
     first = read(path)
-    parts = (first, *(read(other) for other in _other_parts(path, first)))
+    return (first, *(read(other) for other in _other_parts(path, first)))
+
+
+def shape_of(parts: tuple[Header, ...]) -> Architecture:
+    """The shape of the model that has these headers. Raises BadGguf when it is not understood."""
     tensors = tuple(tensor for part in parts for tensor in part.tensors)
     for tensor in tensors:
         if tensor.bytes is None:
             raise BadGguf(f"its tensor {tensor.name} has the unknown {tensor.type}")
-    return _architecture(first, tensors, len(parts))
+    return architecture_from(parts[0], tensors, len(parts))
 
 
 def _other_parts(path: Path, first: Header) -> list[Path]:
@@ -132,7 +144,11 @@ def _other_parts(path: Path, first: Header) -> list[Path]:
     return [path.with_name(f"{stem}-{n:05d}-of-{count:05d}.gguf") for n in range(2, count + 1)]
 
 
-def _architecture(header: Header, tensors: tuple[Tensor, ...], parts: int) -> Architecture:
+def architecture_from(header: Header, tensors: tuple[Tensor, ...], parts: int) -> Architecture:
+    """The shape that `header` tells of, with the tensors of all `parts`.
+
+    Raises BadGguf for a model that is not understood.
+    """
     name = header.text(ARCHITECTURE)
     if name is None:
         raise BadGguf("its header names no model architecture")
