@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.unit.gguf_shapes import SHAPES, write_shape
 from zluda_stack.models.gguf_header import read_header
 
 
@@ -61,6 +62,33 @@ def test_a_model_without_a_template_and_a_length_says_so(tmp_path: Path) -> None
     facts = read_header(path)
     assert (facts.problem, facts.architecture) == (None, "clip")
     assert (facts.context_length, facts.chat_template) == (None, False)
+
+
+def test_the_shape_is_told_where_it_is_understood(tmp_path: Path) -> None:
+    known = read_header(write_shape(tmp_path / "known.gguf", SHAPES["gemma3"]))
+    assert known.shape is not None
+    assert (known.shape.name, len(known.shape.layers)) == ("gemma3", SHAPES["gemma3"].layers)
+    unknown = read_header(write_model(tmp_path / "unknown.gguf"))
+    assert (unknown.shape, unknown.problem) == (None, None)
+
+
+def test_the_parts_of_a_model_count_together_and_a_missing_one_is_named(tmp_path: Path) -> None:
+    names = [tmp_path / f"large-0000{number}-of-00002.gguf" for number in (1, 2)]
+    for number, path in enumerate(names):
+        writer = gguf.GGUFWriter(path, "llama")
+        writer.add_uint16("split.count", 2)
+        writer.add_uint16("split.no", number)
+        writer.add_tensor(f"blk.{number}.weight", np.ones((32, 64), dtype=np.float32))
+        writer.write_header_to_file()
+        writer.write_kv_data_to_file()
+        writer.write_tensors_to_file()
+        writer.close()
+    assert read_header(names[0]).size == sum(path.stat().st_size for path in names)
+    assert "name the first" in (read_header(names[1]).problem or "")
+    names[1].unlink()
+    assert read_header(names[0]).problem == (
+        "its part large-00002-of-00002.gguf: No such file or directory"
+    )
 
 
 def test_the_context_length_of_another_architecture_is_not_taken(tmp_path: Path) -> None:

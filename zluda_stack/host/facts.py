@@ -10,6 +10,8 @@ from typing import Literal
 
 from msgspec import Struct
 
+from zluda_stack.models.architecture import Architecture
+
 
 class DeviceNode(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A device node or socket, as stat() shows it.
@@ -185,16 +187,22 @@ class EmbeddedFacts(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
 
 
 class RunningStack(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A stack of ours that holds a port now."""
+    """A stack of ours that holds a port now.
+
+    `free_bytes` is what each of its cards had free before it was started, by PCI address.
+    """
 
     name: str
     port: int
+    free_bytes: dict[str, int] = {}
 
 
 class LocalModelFacts(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The GGUF file that the settings name by path, as its own header describes it.
+    """The GGUF file that the settings name, as its own header describes it.
 
-    `problem` says why it cannot be used (missing, not GGUF, damaged); the rest is then None.
+    They name it by its path, or by what the model store calls it. `size` is in bytes, of all
+    parts. `problem` says why it cannot be used (missing, not GGUF, damaged); the rest is then
+    None. `shape` is what its memory follows from, None when that is not understood.
     """
 
     path: str
@@ -203,6 +211,7 @@ class LocalModelFacts(Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     architecture: str | None = None
     context_length: int | None = None
     chat_template: bool | None = None
+    shape: Architecture | None = None
     problem: str | None = None
 
 
@@ -212,8 +221,9 @@ class HostFacts(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     `environment` holds only the GPU variables that the user has set (never others),
     `listening_ports` the TCP ports in use on any local address, and `kernel_options` those
     options of the kernel's command line that concern graphics or the IOMMU. `hidden_nodes`
-    counts the KFD nodes that the device cgroup hides. `container` names the kind of container
-    this runs in (docker, podman, kubernetes, lxc), None for none.
+    counts the KFD nodes that the device cgroup hides. `models_ready` are the models that this
+    user's store has whole. `container` names the kind of container this runs in (docker, podman,
+    kubernetes, lxc), None for none.
     """
 
     schema: int = 1
@@ -239,6 +249,7 @@ class HostFacts(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     distribution: str | None = None
     container: str | None = None
     hidden_nodes: int = 0
+    models_ready: tuple[str, ...] = ()
     dxg: DeviceNode | None = None
     pci_displays: tuple[PciDisplay, ...] = ()
     driver: DriverFacts = DriverFacts()

@@ -57,6 +57,7 @@ def probe(model_path: Path | None, environ: Mapping[str, str], root: Path = Path
             memory_bytes=system.memory(root, "MemTotal"),
             memory_available_bytes=system.memory(root, "MemAvailable"),
             models_free_bytes=reading.free_bytes(paths.model_store()),
+            models_ready=_models_ready(),
             distribution=system.distribution(root),
             container=system.container(root, environ),
             wsl=dxg is not None or "microsoft" in machine.release.lower(),
@@ -114,6 +115,16 @@ def _claimed() -> tuple[RunningStack, ...]:
 def _in_use(listening: tuple[int, ...], claimed: tuple[RunningStack, ...]) -> tuple[int, ...]:
     """The ports that are listened on or, for a stack that is being started, soon will be."""
     return tuple(sorted({*listening, *(one.port for one in claimed)}))
+
+
+def _models_ready() -> tuple[str, ...]:
+    from zluda_stack.models.store import EntryState, Store
+
+    try:
+        entries = Store(paths.model_store()).entries()
+    except OSError:
+        return ()
+    return tuple(entry.name for entry in entries if entry.state is EntryState.READY)
 
 
 def _local_model(path: Path) -> LocalModelFacts:
