@@ -43,8 +43,9 @@ class GpuDevice(Struct, frozen=True, kw_only=True):
     """A GPU that computes. Number, paths and gids are None when this host does not have the card.
 
     `index` is its number in `zluda-stack gpus`; `memory_bytes` what models can use, which for
-    integrated graphics is a part of the machine's memory. `kernel_target` is the gfx target
-    whose rocBLAS kernels are used, None for its own.
+    integrated graphics is a part of the machine's memory, and `free_bytes` what of it was free
+    before this stack was started. `kernel_target` is the gfx target whose rocBLAS kernels are
+    used, None for its own.
     """
 
     target: str
@@ -57,6 +58,7 @@ class GpuDevice(Struct, frozen=True, kw_only=True):
     render_gid: int | None = None
     kfd_gid: int | None = None
     memory_bytes: int | None = None
+    free_bytes: int | None = None
     hsa_override: str | None = None
     kernel_target: str | None = None
 
@@ -66,6 +68,8 @@ class ModelPlan(Struct, frozen=True, kw_only=True):
 
     `context` is the context length in tokens that the server is started with;
     `trained_context` what the model was trained for (None when a local file was not read).
+    `batch` is how many tokens of a prompt are computed at a time (llama.cpp's n_ubatch), and
+    `gpu_layers` how many layers are on the card, the output being one; None for all.
     """
 
     name: str
@@ -73,6 +77,8 @@ class ModelPlan(Struct, frozen=True, kw_only=True):
     path: str | None
     context: int
     trained_context: int | None
+    batch: int = 512
+    gpu_layers: int | None = None
 
 
 class EndpointPlan(Struct, frozen=True, kw_only=True):
