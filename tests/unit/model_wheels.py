@@ -45,7 +45,7 @@ def model_of(
     return Model(
         name=name,
         title="Tiny",
-        parameters="0",
+        parameters="1M",
         quantisation="none",
         context_length=128,
         tools=False,

@@ -12,6 +12,7 @@ from threading import Thread
 import pytest
 
 from zluda_stack import paths
+from zluda_stack.models.layout import Layout, Record, StoredFile
 
 pytestmark = pytest.mark.skipif(
     not Path("/proc/self").exists(), reason="the scripts run in a Linux image"
@@ -29,15 +30,21 @@ def script(name: str, *arguments: str, **environment: str) -> subprocess.Complet
     )
 
 
+def record_of(*sha256s: str) -> Record:
+    files = (
+        StoredFile(name=f"m-{number:05d}-of-00002.gguf", sha256=sha256, size=4)
+        for number, sha256 in enumerate(sha256s, start=1)
+    )
+    return Record(files=tuple(files), source="a test")
+
+
 @pytest.fixture
 def store(tmp_path: Path) -> Path:
     """A store with one model, as models/store.py keeps it."""
     sha256 = "ab" * 32
-    (tmp_path / "names").mkdir()
     (tmp_path / "blobs").mkdir()
     (tmp_path / "blobs" / f"sha256-{sha256}").write_bytes(b"GGUF")
-    record = f'{{"sha256":"{sha256}","size":4,"source":"a test"}}'
-    (tmp_path / "names/coder.json").write_text(record)
+    Layout(tmp_path).write_record("coder", record_of(sha256))
     return tmp_path
 
 
@@ -78,6 +85,16 @@ def find_model(**environment: str) -> subprocess.CompletedProcess[str]:
 def test_a_model_of_the_store_is_found_by_its_name(store: Path) -> None:
     told = find_model(MODEL="coder", MODEL_STORE=str(store))
     assert told.stdout.strip() == str(store / "blobs" / f"sha256-{'ab' * 32}")
+
+
+def test_a_split_model_is_its_first_part(store: Path) -> None:
+    Layout(store).write_record("big", record_of("ab" * 32, "cd" * 32))
+    folder = store / "parts/big"
+    folder.mkdir(parents=True)
+    for number in (2, 1):
+        (folder / f"m-0000{number}-of-00002.gguf").write_bytes(b"GGUF")
+    told = find_model(MODEL="big", MODEL_STORE=str(store))
+    assert told.stdout.strip() == str(folder / "m-00001-of-00002.gguf")
 
 
 def test_a_file_of_the_users_comes_first(store: Path) -> None:

@@ -87,8 +87,13 @@ def verify(ctx: click.Context, names: tuple[str, ...], *, as_json: bool) -> None
     store = _store()
     entries = [find_entry(store, name) for name in names] or store.entries()
     with output.progress() as progress:
-        checks = [store.verify(entry.name, progress) for entry in entries if entry.sha256]
-    damaged = [check.name for check in checks if not check.whole]
+        checks = [
+            check
+            for entry in entries
+            if entry.record is not None
+            for check in store.verify(entry.name, progress)
+        ]
+    damaged = sorted({check.name for check in checks if not check.whole})
     if as_json:
         output.print_json(checks)
         ctx.exit(ExitCode.HOST if damaged else ExitCode.OK)
@@ -98,7 +103,8 @@ def verify(ctx: click.Context, names: tuple[str, ...], *, as_json: bool) -> None
         output.say("The store has no whole model to check.")
     if damaged:
         raise HostProblem(
-            f"{len(damaged)} of {len(checks)} models are damaged: {', '.join(damaged)}",
+            f"{len(damaged)} of {len({check.name for check in checks})} models are damaged: "
+            f"{', '.join(damaged)}",
             f"They are not served any more; `zluda-stack models pull {damaged[0]}` heals it.",
         )
 

@@ -84,7 +84,5 @@ def _line(name: str, model: Model | None, entry: Entry | None) -> ListedModel:
 def _state(model: Model | None, entry: Entry | None) -> str:
     if entry is None:
         return NOT_HERE
-    expected = model.sha256 if model else None
-    if entry.state is EntryState.READY and expected not in {None, entry.sha256}:
-        return OUTDATED
-    return entry.state.value
+    known = model is None or entry.record is None or entry.record.is_of(model)
+    return OUTDATED if entry.state is EntryState.READY and not known else entry.state.value

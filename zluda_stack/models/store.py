@@ -1,41 +1,41 @@
 """The model store: whole files under the name of their content, and small records beside them.
 
-    blobs/sha256-<hex>     a whole file
-    damaged/sha256-<hex>   a file that `verify` found changed
-    names/<model>.json     which blob a model is
-    pulls/<model>/         what a running pull has so far, or what a killed one left
-    locks/<model>          held by whoever pulls, checks or removes that model
-
-A file gets its name under blobs/ by a rename, after its hash was checked and its record written;
-so a name there never stands for half a file, whenever a pull is killed.
+A file gets its name under blobs/ by a rename, after its hash was checked; a record is written
+when all files of its model are there. So a record never stands for half a model, whenever a pull
+is killed. `layout` tells what is kept where.
 """
 
 from __future__ import annotations
 
-import re
+import os
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from enum import Enum
 from pathlib import Path
 
-import msgspec
 from msgspec import Struct
 
-from zluda_stack.catalog.schema import Model, Sha256
+from zluda_stack.catalog.schema import Model, ModelFile
 from zluda_stack.errors import HostProblem, Interrupted, UsageError
-from zluda_stack.files import children, write_atomic
-from zluda_stack.locks import held, locked, locked_if_free
+from zluda_stack.files import children
+from zluda_stack.locks import held, locked
 from zluda_stack.models.digest import sha256_of
-from zluda_stack.models.growth import largest_file
-from zluda_stack.models.source import Fetched, source_of
+from zluda_stack.models.growth import pulled_bytes
+from zluda_stack.models.layout import (
+    Layout,
+    Record,
+    StoredFile,
+    blob_name,
+    is_name,
+    size_of,
+    stored_name,
+)
+from zluda_stack.models.source import Fetched, Offer, source_of
 from zluda_stack.progress import Progress
 from zluda_stack.units import megabytes
 
-_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,99}")
 _READ_ONLY = 0o444
-# No model has this name: it begins with a dot.
-_ALL_NAMES = ".names"
 
 
 class EntryState(str, Enum):
@@ -48,29 +48,38 @@ class EntryState(str, Enum):
 
 
 class Entry(Struct, frozen=True, kw_only=True):
-    """One model in the store; `bytes` are there now, the rest is of the whole file."""
+    """One model in the store; `bytes` are there now, those of `record` are of the whole model.
+
+    `path` is what llama.cpp is given: the one file, or the first of several. `record` and `path`
+    are None for a pull that never was complete.
+    """
 
     name: str
     state: EntryState
     bytes: int
-    sha256: str | None = None
-    source: str | None = None
     path: str | None = None
+    record: Record | None = None
+
+    @property
+    def sha256(self) -> str | None:
+        """The hash of a model that is a single file, else None."""
+        files = () if self.record is None else self.record.files
+        return files[0].sha256 if len(files) == 1 else None
+
+    @property
+    def source(self) -> str | None:
+        """Where the model came from, in one line."""
+        return None if self.record is None else self.record.source
 
 
 class Check(Struct, frozen=True, kw_only=True):
-    """What re-hashing a model found; `found` is None when there was nothing to hash."""
+    """What re-hashing a file of a model found; `found` is None when there was nothing to hash."""
 
     name: str
+    file: str
     whole: bool
     expected: str
     found: str | None
-
-
-class _Record(Struct, frozen=True, kw_only=True):
-    sha256: Sha256
-    size: int
-    source: str
 
 
 def _free_bytes(folder: Path) -> int:
@@ -81,19 +90,26 @@ class Store:
     """The store in the folder `root`; `free_bytes` says how much room a folder's disk has."""
 
     def __init__(self, root: Path, *, free_bytes: Callable[[Path], int] = _free_bytes) -> None:
-        self._root = root
+        self._at = Layout(root)
         self._free_bytes = free_bytes
 
     def get(self, model: Model) -> Path | None:
-        """The whole file of `model`, or None when the store does not have it."""
-        record = self._record(model.name)
-        if record is None or model.sha256 not in {None, record.sha256}:
+        """What llama.cpp is given to serve `model`; None when the store lacks some of it."""
+        record = self._at.record(model.name)
+        return self.find(model.name) if record is not None and record.is_of(model) else None
+
+    def find(self, name: str) -> Path | None:
+        """What llama.cpp is given to serve `name`, wherever it came from; None when not whole.
+
+        A split model is its first part, in a folder with the others.
+        """
+        record = self._at.record(name) if is_name(name) else None
+        if record is None or not self._at.is_whole(name, record):
             return None
-        blob = self._blob(record)
-        return blob if _size(blob) == record.size else None
+        return self._at.served_file(name, record)
 
     def ensure(self, model: Model, progress: Progress) -> Path:
-        """The whole file of `model`, fetched now when it is not there.
+        """What llama.cpp is given to serve `model`, fetched now when it is not there.
 
         A second caller waits for the first and takes what it fetched. Raises HostProblem (no
         network, no space, wrong content), PlanRefused (nowhere to fetch it from), Interrupted.
@@ -105,13 +121,10 @@ class Store:
             with self._lock(model.name, self._watch_other_pull(model, progress)) as lock:
                 return self.get(model) or self._pull(model, progress, lock)
         except KeyboardInterrupt:
-            raise Interrupted(
-                f"the pull of {model.name} was interrupted and nothing of it was kept",
-                f"`zluda-stack models pull {model.name}` starts it again.",
-            ) from None
+            raise self._interrupted(model.name) from None
         except OSError as error:
             raise HostProblem(
-                f"cannot pull {model.name} into {self._root}: {error.strerror or error}",
+                f"cannot pull {model.name} into {self._at.root}: {error.strerror or error}",
                 "Check the folder's owner and free space.",
             ) from error
 
@@ -119,40 +132,46 @@ class Store:
         """The commands that `ensure` would run: none when the model is there."""
         if self.get(model) is not None:
             return ()
-        return source_of(model).commands(self._pull_folder(model.name))
+        return source_of(model).commands(self._at.pull_folder(model.name))
 
     def entries(self) -> tuple[Entry, ...]:
         """Every model that is in the store, whole or not, by name.
 
         Raises OSError when the store may not be read.
         """
-        names = {path.stem for path in children(self._root / "names") if path.suffix == ".json"}
-        names |= {path.name for path in children(self._root / "pulls")}
-        found = (self._entry(name) for name in sorted(names) if _NAME.fullmatch(name))
+        names = {path.stem for path in children(self._at.names) if path.suffix == ".json"}
+        names |= {path.name for path in children(self._at.pulls)}
+        found = (self._entry(name) for name in sorted(names) if is_name(name))
         return tuple(entry for entry in found if entry is not None)
 
-    def verify(self, name: str, progress: Progress) -> Check:
-        """Hash the model `name` again; a file that changed is no longer offered as ready.
+    def record(self, name: str) -> Record | None:
+        """What the model `name` is; None when the store has no whole or damaged one."""
+        return self._at.record(name) if is_name(name) else None
+
+    def files(self, name: str) -> tuple[tuple[StoredFile, Path], ...]:
+        """The whole files of the model `name` and where they are, in order.
+
+        Raises UsageError when the store has no such model, HostProblem when it is damaged.
+        """
+        record = self._at.record(name)
+        if record is None:
+            raise _not_here(name)
+        if not self._at.is_whole(name, record):
+            raise HostProblem(
+                f"{name} is damaged or incomplete", f"`zluda-stack models pull {name}` heals it."
+            )
+        return tuple((file, self._at.blob(file.sha256)) for file in record.files)
+
+    def verify(self, name: str, progress: Progress) -> tuple[Check, ...]:
+        """Hash the files of `name` again; a model that changed is no longer offered as ready.
 
         Raises UsageError when the store has no such model, HostProblem when it cannot be read.
         """
         with self._lock(name, _busy(name)):
-            record = self._record(name)
+            record = self._at.record(name)
             if record is None:
                 raise _not_here(name)
-            progress.step(f"checking {name}")
-            blob = self._blob(record)
-            try:
-                found = sha256_of(blob, progress) if blob.exists() else None
-                if found is not None and found != record.sha256:
-                    self._damaged(record).parent.mkdir(exist_ok=True)
-                    blob.replace(self._damaged(record))
-            except OSError as error:
-                raise HostProblem(
-                    f"cannot check {blob}: {error.strerror}", "Check the disk and the file's owner."
-                ) from error
-            whole = found == record.sha256
-            return Check(name=name, whole=whole, expected=record.sha256, found=found)
+            return tuple(self._verify_file(name, file, progress) for file in record.files)
 
     def remove(self, name: str) -> None:
         """Remove the model `name`, whole or not, and what no other name needs any more.
@@ -161,92 +180,164 @@ class Store:
         """
         with self._lock(name, _busy(name)), self._lock_names():
             for path in self.removal(name):
-                if path.is_dir():
-                    shutil.rmtree(path, ignore_errors=True)
-                else:
-                    path.unlink(missing_ok=True)
+                _delete(path)
 
     def removal(self, name: str) -> tuple[Path, ...]:
         """The files and folders that `remove` deletes. Raises UsageError when there is none."""
-        own = [self._record_file(name), self._pull_folder(name)]
+        own = [self._at.record_file(name), self._at.parts(name), self._at.pull_folder(name)]
         paths = tuple(path for path in own if path.exists())
         if not paths:
             raise _not_here(name)
         return paths + self._unnamed_files(without=name)
 
     def _pull(self, model: Model, progress: Progress, lock: int) -> Path:
-        source = source_of(model)
-        self._clear_dead_pulls()
-        folder = self._pull_folder(model.name)
-        shutil.rmtree(folder, ignore_errors=True)
-        self._require_room(model.name, source.space_needed())
+        source, folder = source_of(model), self._at.pull_folder(model.name)
         try:
-            folder.mkdir(parents=True)
-            return self._admit(model.name, source.fetch(folder, progress, lock), source.describe())
+            folder.mkdir(parents=True, exist_ok=True)
+            offer = source.offer(progress)
+            missing = [file for file in offer.files if self._have(file, folder) is None]
+            self._require_room(
+                model.name, sum(source.space_needed(file, folder) for file in missing)
+            )
+            fetched = tuple(
+                self._have(file, folder) or source.fetch(file, folder, progress, lock)
+                for file in offer.files
+            )
+            return self._admit(model.name, offer, fetched)
         finally:
-            shutil.rmtree(folder, ignore_errors=True)
+            _drop_when_empty(folder)
 
-    def _admit(self, name: str, fetched: Fetched, source: str) -> Path:
-        record = _Record(sha256=fetched.sha256, size=fetched.size, source=source)
-        blob = self._blob(record)
-        blob.parent.mkdir(exist_ok=True)
-        fetched.path.chmod(_READ_ONLY)
+    def _have(self, file: ModelFile, folder: Path) -> Fetched | None:
+        """The file as a pull before this one, or another model, has brought it."""
+        if file.sha256 is None:
+            return None
+        for path in (folder / blob_name(file.sha256), self._at.blob(file.sha256)):
+            size = size_of(path)
+            if size is not None and file.size in {None, size}:
+                return Fetched(path=path, sha256=file.sha256, size=size)
+        return None
+
+    def _admit(self, name: str, offer: Offer, fetched: tuple[Fetched, ...]) -> Path:
+        pairs = zip(offer.files, fetched, strict=True)
+        record = Record(
+            files=tuple(
+                StoredFile(name=stored_name(file), sha256=found.sha256, size=found.size)
+                for file, found in pairs
+            ),
+            source=offer.source,
+            hub=offer.hub,
+            https=offer.https,
+        )
+        self._at.blobs.mkdir(exist_ok=True)
         with self._lock_names():
-            write_atomic(self._record_file(name), msgspec.json.encode(record))
-            fetched.path.replace(blob)
+            for found in fetched:
+                self._move_in(found)
+            _link_parts(self._at, name, record)
+            self._at.write_record(name, record)
             for path in self._unnamed_files():
                 path.unlink(missing_ok=True)
-        return blob
+        shutil.rmtree(self._at.pull_folder(name), ignore_errors=True)
+        return self._at.served_file(name, record)
+
+    def _move_in(self, found: Fetched) -> None:
+        blob = self._at.blob(found.sha256)
+        if found.path != blob:
+            found.path.chmod(_READ_ONLY)
+            found.path.replace(blob)
+        elif size_of(blob) != found.size:
+            raise HostProblem(
+                f"{blob} was removed by another process in the meantime", "Pull the model again."
+            )
 
     def _unnamed_files(self, *, without: str | None = None) -> tuple[Path, ...]:
         """Blobs that no record but that of `without` names, and damaged files none needs."""
-        names = {path.stem for path in self._root.glob("names/*.json")} - {without}
-        records = [self._record(name) for name in names]
-        named = {self._blob(record).name for record in records if record is not None}
-        blobs = tuple(self._root.glob("blobs/*"))
+        names = {path.stem for path in self._at.names.glob("*.json")} - {without}
+        records = [self._at.record(name) for name in names if is_name(name)]
+        named = {
+            blob_name(file.sha256)
+            for record in records
+            if record is not None
+            for file in record.files
+        }
+        blobs = tuple(self._at.blobs.glob("*"))
         healed = {blob.name for blob in blobs} & named
         return tuple(
             [blob for blob in blobs if blob.name not in named]
             + [
                 damaged
-                for damaged in self._root.glob("damaged/*")
+                for damaged in self._at.damaged_files.glob("*")
                 if damaged.name in healed or damaged.name not in named
             ]
         )
 
-    def _clear_dead_pulls(self) -> None:
-        for folder in self._root.glob("pulls/*"):
-            with locked_if_free(self._lock_file(folder.name)) as free:
-                if free:
-                    shutil.rmtree(folder, ignore_errors=True)
+    def _verify_file(self, name: str, file: StoredFile, progress: Progress) -> Check:
+        progress.step(f"checking {name}")
+        blob, damaged = self._at.blob(file.sha256), self._at.damaged(file.sha256)
+        try:
+            found = sha256_of(blob, progress) if blob.exists() else None
+            if found is not None and found != file.sha256:
+                damaged.parent.mkdir(exist_ok=True)
+                blob.replace(damaged)
+                (self._at.parts(name) / file.name).unlink(missing_ok=True)
+        except OSError as error:
+            raise HostProblem(
+                f"cannot check {blob}: {error.strerror}", "Check the disk and the file's owner."
+            ) from error
+        whole = found == file.sha256
+        return Check(name=name, file=file.name, whole=whole, expected=file.sha256, found=found)
 
     def _require_room(self, name: str, needed: int) -> None:
-        self._root.mkdir(parents=True, exist_ok=True)
-        free = self._free_bytes(self._root)
+        free = self._free_bytes(self._at.root)
         if free < needed:
             raise HostProblem(
                 f"fetching {name} takes {megabytes(needed)} of disk space for a while, and only "
-                f"{megabytes(free)} are free in {self._root}",
+                f"{megabytes(free)} are free in {self._at.root}",
                 "Free some space (`zluda-stack models list` shows what models take), or put the "
                 "store on another disk by setting XDG_DATA_HOME.",
             )
 
+    def _interrupted(self, name: str) -> Interrupted:
+        kept = pulled_bytes(self._at.pull_folder(name))
+        again = f"`zluda-stack models pull {name}`"
+        if kept:
+            return Interrupted(
+                f"the pull of {name} was interrupted; {megabytes(kept)} of it are kept",
+                f"{again} goes on from there.",
+            )
+        return Interrupted(
+            f"the pull of {name} was interrupted and nothing of it was kept",
+            f"{again} starts it again.",
+        )
+
     def _entry(self, name: str) -> Entry | None:
-        record = self._record(name)
+        record = self._at.record(name)
         if record is not None:
-            blob, damaged = self._blob(record), self._damaged(record)
-            size = _size(blob)
-            if size == record.size:
-                return _recorded(name, EntryState.READY, record, blob, size)
-            for path in (blob, damaged):
-                if path.exists():
-                    return _recorded(name, EntryState.DAMAGED, record, path, _size(path) or 0)
-        folder = self._pull_folder(name)
+            if self._at.is_whole(name, record):
+                return self._recorded(name, EntryState.READY, record)
+            if any(self._remains(file) is not None for file in record.files):
+                return self._recorded(name, EntryState.DAMAGED, record)
+        folder = self._at.pull_folder(name)
         if not folder.is_dir():
             return None
-        running = held(self._lock_file(name))
+        running = held(self._at.lock_file(name))
         state = EntryState.PULLING if running else EntryState.INCOMPLETE
-        return Entry(name=name, state=state, bytes=largest_file(folder))
+        return Entry(name=name, state=state, bytes=pulled_bytes(folder))
+
+    def _recorded(self, name: str, state: EntryState, record: Record) -> Entry:
+        remains = [path for path in map(self._remains, record.files) if path is not None]
+        ready = self._at.served_file(name, record)
+        return Entry(
+            name=name,
+            state=state,
+            bytes=sum(size_of(path) or 0 for path in remains),
+            path=str(ready if state is EntryState.READY else remains[0]),
+            record=record,
+        )
+
+    def _remains(self, file: StoredFile) -> Path | None:
+        """The file, whole or damaged; None when nothing of it is there."""
+        paths = (self._at.blob(file.sha256), self._at.damaged(file.sha256))
+        return next((path for path in paths if path.exists()), None)
 
     def _watch_other_pull(self, model: Model, progress: Progress) -> Callable[[], None]:
         steps: Iterator[str] = iter([f"waiting for another pull of {model.name}"])
@@ -254,56 +345,40 @@ class Store:
         def watch() -> None:
             for step in steps:
                 progress.step(step)
-            progress.bytes(largest_file(self._pull_folder(model.name)), model.size)
+            progress.bytes(pulled_bytes(self._at.pull_folder(model.name)), model.size)
 
         return watch
 
     def _lock(self, name: str, while_waiting: Callable[[], None]) -> AbstractContextManager[int]:
-        return locked(self._lock_file(_checked(name)), while_waiting)
+        return locked(self._at.lock_file(name), while_waiting)
 
     def _lock_names(self) -> AbstractContextManager[int]:
         """Held for the moment in which records and blobs change, which names can share."""
-        return locked(self._lock_file(_ALL_NAMES), lambda: None)
-
-    def _record(self, name: str) -> _Record | None:
-        try:
-            return msgspec.json.decode(self._record_file(name).read_bytes(), type=_Record)
-        except (OSError, msgspec.DecodeError):
-            return None
-
-    def _record_file(self, name: str) -> Path:
-        return self._root / "names" / f"{_checked(name)}.json"
-
-    def _pull_folder(self, name: str) -> Path:
-        return self._root / "pulls" / _checked(name)
-
-    def _lock_file(self, name: str) -> Path:
-        return self._root / "locks" / name
-
-    def _blob(self, record: _Record) -> Path:
-        return self._root / "blobs" / f"sha256-{record.sha256}"
-
-    def _damaged(self, record: _Record) -> Path:
-        return self._root / "damaged" / f"sha256-{record.sha256}"
+        return locked(self._at.names_lock, lambda: None)
 
 
-def _recorded(name: str, state: EntryState, record: _Record, path: Path, size: int) -> Entry:
-    return Entry(
-        name=name,
-        state=state,
-        bytes=size,
-        sha256=record.sha256,
-        source=record.source,
-        path=str(path),
-    )
+def _link_parts(at: Layout, name: str, record: Record) -> None:
+    """Give the files of a split model their own names; a model of one file needs no folder."""
+    folder = at.parts(name)
+    shutil.rmtree(folder, ignore_errors=True)
+    if len(record.files) == 1:
+        return
+    folder.mkdir(parents=True)
+    for file in record.files:
+        os.link(at.blob(file.sha256), folder / file.name)
 
 
-def _checked(name: str) -> str:
-    if not _NAME.fullmatch(name):
-        raise UsageError(
-            f"{name!r} cannot be the name of a model", "`zluda-stack models list` shows the names."
-        )
-    return name
+def _delete(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _drop_when_empty(folder: Path) -> None:
+    """Remove the folder of a pull that left nothing to go on with."""
+    if folder.is_dir() and pulled_bytes(folder) == 0:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _not_here(name: str) -> UsageError:
@@ -320,10 +395,3 @@ def _busy(name: str) -> Callable[[], None]:
         )
 
     return refuse
-
-
-def _size(path: Path) -> int | None:
-    try:
-        return path.stat().st_size
-    except OSError:
-        return None
