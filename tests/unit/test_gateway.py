@@ -92,10 +92,9 @@ def test_path_query_and_end_to_end_headers_arrive_and_hop_by_hop_headers_do_not(
     assert response.headers["keep-alive"] is None
 
 
-@pytest.mark.parametrize("target", [b"http://elsewhere/v1/models", b"*"])
-def test_a_request_target_that_is_no_path_is_400(gateway: RunningGateway, target: bytes) -> None:
+def test_a_request_target_that_is_no_path_is_400(gateway: RunningGateway) -> None:
     with socket.create_connection(("127.0.0.1", gateway.port)) as raw:
-        lines = (b"OPTIONS %s HTTP/1.1" % target, b"Host: x", b"x-api-key: %s" % KEY.encode())
+        lines = (b"OPTIONS * HTTP/1.1", b"Host: x", b"x-api-key: %s" % KEY.encode())
         raw.sendall(b"\r\n".join(lines) + b"\r\nConnection: close\r\n\r\n")
         assert raw.makefile("rb").readline().startswith(b"HTTP/1.1 400")
 

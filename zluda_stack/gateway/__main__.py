@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import logging
 import socket
 import sys
@@ -14,6 +15,7 @@ from zluda_stack.gateway import options as command_line
 from zluda_stack.gateway.app import Gateway
 from zluda_stack.gateway.capture import Capture
 from zluda_stack.gateway.cors import Cors
+from zluda_stack.gateway.one_write import OneWriteProtocol
 from zluda_stack.gateway.pool import Pool
 
 _KEEP_ALIVE_SECONDS = 75
@@ -67,6 +69,7 @@ def _config(options: argparse.Namespace, gateway: Gateway) -> uvicorn.Config:
         access_log=False,
         server_header=False,
         ws="none",
+        http=OneWriteProtocol,
         lifespan="on",
         ssl_certfile=options.tls_cert,
         ssl_keyfile=options.tls_key,
@@ -86,6 +89,7 @@ def main(arguments: list[str] | None = None) -> None:
     _log_to_stdout()
     gateway = _gateway(options)
     server = _Server(_config(options, gateway), gateway)
+    gc.freeze()  # what is loaded now stays for ever, and is not looked through again
     server.run()
     if not server.started:
         sys.exit(1)  # its log says why

@@ -29,6 +29,11 @@ class ChatEvents:
         self._events = WholeEvents()
         self._complete = False
 
+    @property
+    def complete(self) -> bool:
+        """True once the last event has passed."""
+        return self._complete
+
     def begin(self, input_tokens: int) -> bytes:  # noqa: ARG002 -- no event here tells it
         """A comment: this dialect has no event that says nothing."""
         return KEEP_ALIVE

@@ -1,30 +1,32 @@
 """One HTTP request over a connection of its own.
 
-On h11 and asyncio, and not on a client library: when requests were cancelled at random moments,
-some connections of httpx 0.28 stayed open (2026-11-30), and behind each a model server went on
-with work that nobody waited for. Connections are not kept: a kept one may be closed by the server
-just as the next request is written to it, and a fresh one over a UNIX socket costs about 0.1 ms.
+On asyncio and the parser of httptools, and not on a client library: when requests were cancelled at
+random moments, some connections of httpx 0.28 stayed open (2026-11-30), and behind each a model
+server went on with work that nobody waited for. Connections are not kept: llama.cpp's server has a
+thread wait on each that is idle, and one may be closed just as the next request is written to it.
 """
 
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from urllib.parse import urlsplit
 
-import h11
-
 from zluda_stack.gateway.answer import Answer
-from zluda_stack.gateway.failures import BrokeOff, NotRunning
+from zluda_stack.gateway.failures import NotRunning
 from zluda_stack.gateway.headers import Headers
+from zluda_stack.gateway.incoming import Incoming
 
 _CONNECT_SECONDS = 5.0
-_READ_BYTES = 65_536
+# A name is looked up in a thread, which takes longer than all else that a request costs here.
+_NAME_SECONDS = 5.0
 _PORTS = {"http": 80, "https": 443}
 
-Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+Opened = tuple[asyncio.Transport, Incoming]
 
 
 class Address:
@@ -42,10 +44,18 @@ class Address:
         self._host = parts.hostname
         self._port = parts.port or _PORTS[parts.scheme]
         self._tls = ssl.create_default_context() if parts.scheme == "https" else None
+        self._found: tuple[str, ...] = ()  # the host's addresses
+        self._found_at = 0.0
 
-    async def connect(self) -> Streams:
+    async def connect(self, protocol: Callable[[], Incoming]) -> Opened:
         """A new connection. Raises NotRunning when nobody listens there, or not in time."""
-        opening = asyncio.ensure_future(self._open())
+        loop = asyncio.get_running_loop()
+        if self._path is not None:  # answers at once, whatever it is
+            try:
+                return await loop.create_unix_connection(protocol, self._path)
+            except OSError as error:
+                raise NotRunning from error
+        opening = asyncio.ensure_future(self._open(protocol))
         try:
             await asyncio.wait({opening}, timeout=_CONNECT_SECONDS)
         except asyncio.CancelledError:
@@ -59,10 +69,28 @@ class Address:
         except OSError as error:
             raise NotRunning from error
 
-    async def _open(self) -> Streams:
-        if self._path is not None:
-            return await asyncio.open_unix_connection(self._path)
-        return await asyncio.open_connection(self._host, self._port, ssl=self._tls)
+    async def _open(self, protocol: Callable[[], Incoming]) -> Opened:
+        loop = asyncio.get_running_loop()
+        named = self._host if self._tls else None
+        refused = OSError(f"{self._host} has no address")
+        for host in await self._addresses():
+            try:
+                return await loop.create_connection(
+                    protocol, host, self._port, ssl=self._tls, server_hostname=named
+                )
+            except OSError as error:
+                refused = error
+        self._found = ()
+        raise refused
+
+    async def _addresses(self) -> tuple[str, ...]:
+        """Those of the host, which may be a name; those of a moment ago are good enough."""
+        now = time.monotonic()
+        if not self._found or now - self._found_at > _NAME_SECONDS:
+            loop = asyncio.get_running_loop()
+            found = await loop.getaddrinfo(self._host, self._port, type=socket.SOCK_STREAM)
+            self._found, self._found_at = tuple(str(one[4][0]) for one in found), now
+        return self._found
 
 
 @asynccontextmanager
@@ -73,80 +101,30 @@ async def request(
 
     `target` goes out byte for byte. Raises NotRunning, and BrokeOff also while the body is read.
     """
-    reader, writer = await address.connect()
+    transport, incoming = await address.connect(lambda: Incoming(method))
     try:
-        protocol = h11.Connection(h11.CLIENT)
-        for event in _events(address, method, target, headers, content):
-            writer.write(protocol.send(event) or b"")
-        with _told_as_broken():
-            await writer.drain()
-        head = await _next(protocol, reader)
-        while isinstance(head, h11.InformationalResponse):
-            head = await _next(protocol, reader)
-        if not isinstance(head, h11.Response):
-            raise BrokeOff
-        yield Answer(head.status_code, list(head.headers), _body(protocol, reader))
+        transport.writelines([_head(address, method, target, headers, content), content])
+        yield await incoming.answer()
     finally:
-        writer.transport.abort()
+        transport.abort()
 
 
-def _events(
-    address: Address, method: str, target: bytes, headers: Headers, content: bytes
-) -> list[h11.Event]:
+def _head(address: Address, method: str, target: bytes, headers: Headers, content: bytes) -> bytes:
     own = [
         (b"host", address.authority),
         (b"connection", b"close"),
         (b"content-length", b"%d" % len(content)),
     ]
-    begin = h11.Request(method=method, target=target, headers=[*own, *headers])
-    return [begin, h11.Data(data=content), h11.EndOfMessage()]
+    lines = [b"%s: %s\r\n" % pair for pair in (*own, *headers)]
+    return b"%s %s HTTP/1.1\r\n%s\r\n" % (method.encode(), target, b"".join(lines))
 
 
-async def _next(protocol: h11.Connection, reader: asyncio.StreamReader) -> h11.Event:
-    """The next event of the answer."""
-    with _told_as_broken():
-        while (event := protocol.next_event()) is h11.NEED_DATA:
-            protocol.receive_data(await reader.read(_READ_BYTES))
-    if not isinstance(event, h11.Event):
-        raise BrokeOff
-    return event
-
-
-def _at_hand(protocol: h11.Connection) -> object:
-    """The next event, if it has come already. What is wrong is told to who waits for it."""
-    with suppress(h11.RemoteProtocolError):
-        return protocol.next_event()
-    return None
-
-
-async def _body(protocol: h11.Connection, reader: asyncio.StreamReader) -> AsyncIterator[bytes]:
-    """The body: what came at once as one piece, however it was cut into chunks."""
-    while True:
-        event: object = await _next(protocol, reader)
-        pieces = []
-        while isinstance(event, h11.Data):
-            pieces.append(bytes(event.data))
-            event = _at_hand(protocol)
-        if pieces:
-            yield b"".join(pieces)
-        if isinstance(event, h11.EndOfMessage):
-            return
-
-
-@contextmanager
-def _told_as_broken() -> Iterator[None]:
-    try:
-        yield
-    except (OSError, h11.RemoteProtocolError) as error:
-        raise BrokeOff from error
-
-
-def _abandon(opening: asyncio.Future[Streams]) -> None:
+def _abandon(opening: asyncio.Future[Opened]) -> None:
     """Let a connection that nobody waits for any more be closed, should it come to be."""
 
-    def close(opened: asyncio.Future[Streams]) -> None:
+    def close(opened: asyncio.Future[Opened]) -> None:
         if not opened.cancelled() and opened.exception() is None:
-            opened.result()[1].transport.abort()
+            opened.result()[0].abort()
 
     opening.cancel()
     opening.add_done_callback(close)

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import secrets
 import time
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Coroutine, MutableMapping
 from typing import Any
 
 from zluda_stack.gateway import errors
@@ -31,6 +31,37 @@ _log = logging.getLogger(__name__)
 
 class ClientGone(Exception):
     """The client closed its connection before the answer was complete."""
+
+
+class _Leaving:
+    """Cancels the task that makes it once `leaves` comes true."""
+
+    def __init__(self, leaves: Coroutine[Any, Any, bool]) -> None:
+        self._task = asyncio.current_task()
+        self._again: asyncio.TimerHandle | None = None
+        self._leaves = asyncio.ensure_future(leaves)
+        self._leaves.add_done_callback(self._left)
+
+    def is_cause(self) -> bool:
+        """True when it was this that has cancelled the task."""
+        return self._again is not None
+
+    def stop(self) -> None:
+        """Cancel nothing from now on."""
+        self._leaves.cancel()
+        if self._again is not None:
+            self._again.cancel()
+
+    def _left(self, leaves: asyncio.Future[bool]) -> None:
+        if not leaves.cancelled() and leaves.result():
+            self._cancel()
+
+    def _cancel(self) -> None:
+        # More than once: wait_for swallows a cancellation at times (CPython 86296, until 3.12).
+        loop = asyncio.get_running_loop()
+        self._again = loop.call_later(_CANCEL_AGAIN_SECONDS, self._cancel)
+        if self._task is not None:
+            self._task.cancel()
 
 
 class Exchange:
@@ -88,25 +119,21 @@ class Exchange:
 
         The request body must have been read.
         """
-        working = asyncio.ensure_future(work)
-        leaving = asyncio.ensure_future(self._client_leaves())
+        leaving = _Leaving(self._client_leaves())
         try:
-            await asyncio.wait({working, leaving}, return_when=asyncio.FIRST_COMPLETED)
-            if not working.done() and not self._answered:
-                raise ClientGone
-            # The server calls the end of the answer a disconnect as well.
-            await working
+            await work
+        except asyncio.CancelledError:
+            if leaving.is_cause():
+                raise ClientGone from None
+            raise
         finally:
-            leaving.cancel()
-            # More than once: wait_for swallows a cancellation at times (CPython 86296, until 3.12).
-            while not working.done():
-                working.cancel()
-                await asyncio.wait({working}, timeout=_CANCEL_AGAIN_SECONDS)
-            await asyncio.gather(working, leaving, return_exceptions=True)
+            leaving.stop()
 
-    async def _client_leaves(self) -> None:
+    async def _client_leaves(self) -> bool:
+        """Awaits that the client goes away; False when it only has its whole answer by then."""
         while (await self._receive())["type"] != "http.disconnect":
             pass
+        return not self._answered  # the server calls the end of the answer a disconnect as well
 
     async def respond(self, status: int, headers: Headers, content: bytes) -> None:
         """Send a whole answer."""

@@ -41,6 +41,11 @@ class MessageEvents:
         self._complete = False
         self._usage: JsonObject = {}
 
+    @property
+    def complete(self) -> bool:
+        """True once the last event has passed."""
+        return self._complete
+
     def begin(self, input_tokens: int) -> bytes:
         """An own message_start; the server's is dropped when it comes."""
         self._begun = True

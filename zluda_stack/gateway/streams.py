@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Protocol
@@ -25,12 +25,17 @@ _HEADERS: Headers = [(b"content-type", b"text/event-stream"), (b"cache-control",
 _LLAMA_KEEP_ALIVE = b":\n\n"
 
 Open = Callable[[], AbstractAsyncContextManager[Answer]]
+_Opened = tuple[Answer, AsyncIterator[bytes], bytes]  # the answer, its chunks, the first of them
 
 
 class StreamEditor(Protocol):
     """Turns the chunks of the model server's stream into those of the client's."""
 
     ping: bytes  # what says nothing, for clients that count the seconds
+
+    @property
+    def complete(self) -> bool:
+        """True once the server's last event has been fed."""
 
     def begin(self, input_tokens: int) -> bytes:
         """What tells the client that its stream has begun while the server is silent."""
@@ -50,6 +55,35 @@ class Patience:
     between_pings: float = 10.0
     between_tries: float = 1.0  # while the model is being loaded
     for_server: float = 60.0  # until a model server that is away is given up
+
+
+class _KeepAlive:
+    """Sends `ping` through the stream of `exchange` whenever nothing else went for long.
+
+    A timer and no task: nearly all streams end before their first ping.
+    """
+
+    def __init__(self, exchange: Exchange, ping: bytes, every: float) -> None:
+        self._exchange = exchange
+        self._ping = ping
+        self._every = every
+        self._pinging: asyncio.Future[None] | None = None
+        self._timer = asyncio.get_running_loop().call_later(every, self._due)
+
+    def _due(self) -> None:
+        silent = time.monotonic() - self._exchange.last_sent
+        if silent >= self._every and self._exchange.streaming:
+            self._pinging = asyncio.ensure_future(self._exchange.stream(self._ping))
+        left = self._every - silent
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(left if left > 0 else self._every, self._due)
+
+    async def stop(self) -> None:
+        """No ping comes after this."""
+        self._timer.cancel()
+        if self._pinging is not None:
+            self._pinging.cancel()
+            await asyncio.gather(self._pinging, return_exceptions=True)
 
 
 class StreamedAnswer:
@@ -72,8 +106,7 @@ class StreamedAnswer:
                 await asyncio.wait({opening}, timeout=self._patience.before_start)
                 if not opening.done():
                     await self._begin(await count())
-                async with self._kept_alive():
-                    await self._pass(*await opening)
+                await self._pass_alive(opening)
             finally:
                 opening.cancel()
                 await asyncio.gather(opening, return_exceptions=True)
@@ -82,9 +115,7 @@ class StreamedAnswer:
         await self._exchange.start_stream(HTTPStatus.OK, _HEADERS)
         await self._exchange.stream(self._editor.begin(input_tokens))
 
-    async def _opened(
-        self, stack: AsyncExitStack, open_: Open
-    ) -> tuple[Answer, AsyncIterator[bytes], bytes]:
+    async def _opened(self, stack: AsyncExitStack, open_: Open) -> _Opened:
         give_up = time.monotonic() + self._patience.for_server
         while True:
             attempt = AsyncExitStack()
@@ -102,6 +133,13 @@ class StreamedAnswer:
             await asyncio.sleep(self._patience.between_tries)
         return response, response.chunks, await anext(response.chunks, b"")
 
+    async def _pass_alive(self, opening: Awaitable[_Opened]) -> None:
+        keep_alive = _KeepAlive(self._exchange, self._editor.ping, self._patience.between_pings)
+        try:
+            await self._pass(*await opening)
+        finally:
+            await keep_alive.stop()
+
     async def _pass(self, response: Answer, chunks: AsyncIterator[bytes], first: bytes) -> None:
         exchange, editor = self._exchange, self._editor
         if not response.is_event_stream:
@@ -110,31 +148,19 @@ class StreamedAnswer:
         if not exchange.streaming:
             headers = end_to_end(response.headers)
             await exchange.start_stream(response.status_code, headers)
-        await exchange.stream(editor.feed(first))
+        await self._tell(editor.feed(first))
         async for chunk in chunks:
-            if chunk != _LLAMA_KEEP_ALIVE:
-                await exchange.stream(editor.feed(chunk))
-        await exchange.end_stream(editor.rest())
+            if chunk != _LLAMA_KEEP_ALIVE and exchange.streaming:
+                await self._tell(editor.feed(chunk))
+        if exchange.streaming:
+            await exchange.end_stream(editor.rest())
 
-    @asynccontextmanager
-    async def _kept_alive(self) -> AsyncIterator[None]:
-        beating = asyncio.ensure_future(self._ping_when_silent())
-        try:
-            yield
-        finally:
-            beating.cancel()
-            await asyncio.gather(beating, return_exceptions=True)
-
-    async def _ping_when_silent(self) -> None:
-        every = self._patience.between_pings
-        while True:
-            await asyncio.sleep(max(0.0, self._exchange.last_sent + every - time.monotonic()))
-            if time.monotonic() < self._exchange.last_sent + every:
-                continue
-            if self._exchange.streaming:
-                await self._exchange.stream(self._editor.ping)
-            else:
-                await asyncio.sleep(every)
+    async def _tell(self, data: bytes) -> None:
+        """Send `data`, and with the last events the end: the server's own may come later."""
+        if self._editor.complete:
+            await self._exchange.end_stream(data + self._editor.rest())
+        else:
+            await self._exchange.stream(data)
 
 
 async def whole_answer(

@@ -49,6 +49,12 @@ class TranslatedEvents:
         self._stop: JsonObject | None = None
         self._usage = Usage()
         self._cut = False  # calls were left out
+        self._done = False
+
+    @property
+    def complete(self) -> bool:
+        """True once the server has told all: the stop, the usage, and that it is done."""
+        return self._done and self._stop is not None
 
     def begin(self, input_tokens: int) -> bytes:
         """The first event."""
@@ -60,7 +66,9 @@ class TranslatedEvents:
         told = []
         for line in self._events.feed(chunk).splitlines():
             data = line.removeprefix(b"data:").strip()
-            if line.startswith(b"data:") and data != b"[DONE]":
+            if data == b"[DONE]":
+                self._done = True
+            elif line.startswith(b"data:"):
                 told.append(self._translated(data))
         return b"".join(told)
 

@@ -31,7 +31,7 @@ GPU_VARIABLES = (
     "CUDA_VISIBLE_DEVICES",
     "GPU_DEVICE_ORDINAL",
 )
-_EMBEDDED_MODULES = ("xllamacpp", "uvicorn", "h11", "prometheus_client")
+_EMBEDDED_MODULES = ("xllamacpp", "uvicorn", "httptools", "prometheus_client")
 
 
 def probe(model_path: Path | None, environ: Mapping[str, str], root: Path = Path("/")) -> HostFacts:

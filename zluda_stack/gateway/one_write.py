@@ -1,0 +1,56 @@
+"""Uvicorn's HTTP protocol, with what is written in one turn of the event loop sent as one piece.
+
+It writes the head of an answer, each part of its body and the end of it by themselves; of what a
+short request costs here a fifth was those system calls (measured 2026-11-30).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+
+class OneWriteProtocol(HttpToolsProtocol):
+    """What `uvicorn.Config(http=...)` takes."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """See asyncio.Protocol."""
+        super().connection_made(_Gathering(transport))
+
+
+class _Gathering(asyncio.Transport):
+    """A transport that writes at the end of the turn. Only what uvicorn uses of it is here."""
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        super().__init__()
+        self._transport = transport
+        self._loop = asyncio.get_running_loop()
+        self._pieces: list[bytes | bytearray | memoryview[Any]] = []
+
+    def write(self, data: bytes | bytearray | memoryview[Any]) -> None:
+        if not self._pieces:
+            self._loop.call_soon(self._flush)
+        self._pieces.append(data)
+
+    def close(self) -> None:
+        self._flush()
+        self._transport.close()
+
+    def is_closing(self) -> bool:
+        return self._transport.is_closing()
+
+    def get_extra_info(self, name: str, default: object = None) -> object:
+        return self._transport.get_extra_info(name, default)
+
+    def pause_reading(self) -> None:
+        self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        self._transport.resume_reading()
+
+    def _flush(self) -> None:
+        pieces, self._pieces = self._pieces, []
+        if pieces and not self._transport.is_closing():
+            self._transport.write(pieces[0] if len(pieces) == 1 else b"".join(pieces))
