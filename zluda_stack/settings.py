@@ -24,6 +24,8 @@ Name = Annotated[
     ),
 ]
 Port = Annotated[int, Meta(ge=1, le=65535)]
+# What only the environment and the files give: it is set once, and `--help` is long enough.
+NO_FLAG = {"flag": False}
 
 
 class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -55,6 +57,38 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     ] = None
     bind: Annotated[str, Meta(description="Address that ports are published on.")] = "127.0.0.1"
     port: Annotated[Port | None, Meta(description="Port of the endpoint.")] = None
+    hostname: Annotated[
+        Annotated[str, Meta(pattern=r"^[A-Za-z0-9.:-]{1,253}$")] | None,
+        Meta(description="Name or address by which clients reach the endpoint."),
+    ] = None
+    tls_cert: Annotated[
+        str | None,
+        Meta(description="Certificate chain, as a PEM file: the endpoint then speaks HTTPS."),
+    ] = None
+    tls_key: Annotated[
+        str | None, Meta(description="Private key of the certificate, as a PEM file.")
+    ] = None
+    capture_prompts: Annotated[
+        bool, Meta(description="Write every prompt and answer to disk, to find a fault.")
+    ] = False
+    allow_origins: Annotated[
+        str | None,
+        Meta(
+            description="Web pages that may call the endpoint: https://HOST, with commas; or *.",
+            extra=NO_FLAG,
+        ),
+    ] = None
+    queue: Annotated[
+        Annotated[int, Meta(ge=1, le=100000)] | None,
+        Meta(description="Requests that may wait for the model.", extra=NO_FLAG),
+    ] = None
+    slots: Annotated[
+        Annotated[int, Meta(ge=1, le=1024)] | None,
+        Meta(
+            description="Requests that the endpoint gives a model server at once; it asks without.",
+            extra=NO_FLAG,
+        ),
+    ] = None
     client: Annotated[ClientWish, Meta(description="Client the stack must be able to serve.")] = (
         "none"
     )

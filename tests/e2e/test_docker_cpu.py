@@ -66,7 +66,7 @@ def test_up_ends_with_real_answers_in_both_dialects(plan: Plan) -> None:
     assert status.healthy
     key = keys.read_key(_NAME)
     assert key is not None
-    checks = selftest.run(plan.endpoint.url, key)
+    checks = selftest.run(plan.endpoint, key)
     assert [check.detail for check in checks] == [""] * 4
     assert all(check.text for check in checks)
 

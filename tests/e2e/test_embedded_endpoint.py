@@ -18,6 +18,7 @@ import pytest
 import requests
 
 from tests.e2e.conftest import EmbeddedStack, eventually
+from zluda_stack.plan.types import EndpointPlan
 from zluda_stack.verify import selftest
 
 pytestmark = pytest.mark.embedded
@@ -396,18 +397,19 @@ def test_the_inference_log_warns_of_nothing_that_is_not_so(running: EmbeddedStac
 
 
 def test_the_self_test_passes_and_shows_what_was_said(running: EmbeddedStack) -> None:
-    checks = selftest.run(running.url, running.key)
+    checks = selftest.run(running.plan.endpoint, running.key)
     assert len(checks) == 4
     assert [check.detail for check in checks] == [""] * 4
     assert all(check.ok and check.text for check in checks)
 
 
 def test_the_self_test_tells_a_refused_key_and_an_absent_endpoint(running: EmbeddedStack) -> None:
-    refused = selftest.run(running.url, "wrong")
+    refused = selftest.run(running.plan.endpoint, "wrong")
     assert all(not check.ok and "401" in check.detail for check in refused)
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))
-        absent = selftest.run(f"http://127.0.0.1:{nobody.getsockname()[1]}", "any")
+        port = nobody.getsockname()[1]
+        absent = selftest.run(EndpointPlan(bind="127.0.0.1", port=port, host="127.0.0.1"), "any")
     assert all(not check.ok and "no answer" in check.detail for check in absent)
 
 
@@ -460,7 +462,7 @@ def test_only_the_owner_can_reach_the_key_and_the_server_behind_it(running: Embe
 def test_the_key_is_in_no_command_line_no_environment_and_no_other_file(
     running: EmbeddedStack,
 ) -> None:
-    selftest.run(running.url, running.key)
+    selftest.run(running.plan.endpoint, running.key)
     secret = running.key.encode()
     for pid in running.pids().values():
         assert secret not in Path(f"/proc/{pid}/cmdline").read_bytes()

@@ -230,3 +230,18 @@ def test_every_setting_says_what_it_is_and_what_it_takes() -> None:
     for setting in known_settings().values():
         assert setting.help.endswith(".")
         assert setting.expected
+
+
+def test_a_certificate_is_found_from_wherever_it_was_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    project = write(tmp_path / "project" / "zluda-stack.yml", "tls_cert: keep/cert.pem\n")
+    read = load({"tls_key": "key.pem"}, {}, project, tmp_path / "none").settings
+    assert read.tls_cert == str(tmp_path / "project" / "keep" / "cert.pem")
+    assert read.tls_key == str(tmp_path / "key.pem")
+
+
+def test_what_is_set_once_has_no_flag_and_all_else_has_one() -> None:
+    without = {key for key, setting in known_settings().items() if not setting.flag}
+    assert without == {"allow_origins", "queue", "slots"}

@@ -20,7 +20,7 @@ from zluda_stack.doctor import stack
 from zluda_stack.engines.embedded.state import SUPERVISOR, StackFolder
 from zluda_stack.host.facts import StackFacts
 from zluda_stack.models.store import Store
-from zluda_stack.plan.types import Plan, to_json
+from zluda_stack.plan.types import EndpointPlan, Plan, to_json
 
 LAPTOP = host("laptop-without-gpu-or-docker")
 
@@ -31,8 +31,12 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+def at_port(port: int) -> EndpointPlan:
+    return EndpointPlan(bind="127.0.0.1", port=port, host="127.0.0.1")
+
+
 @contextmanager
-def endpoint(status: int) -> Iterator[str]:
+def endpoint(status: int) -> Iterator[EndpointPlan]:
     """A real HTTP server on a free port that answers everything with `status`."""
 
     class Answer(BaseHTTPRequestHandler):
@@ -45,24 +49,24 @@ def endpoint(status: int) -> Iterator[str]:
 
     with HTTPServer(("127.0.0.1", 0), Answer) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}"
+        yield at_port(server.server_port)
         server.shutdown()
 
 
 def test_an_endpoint_that_is_healthy_has_no_problem() -> None:
-    with endpoint(200) as url:
-        assert stack.ask(url) is None
+    with endpoint(200) as healthy:
+        assert stack.ask(healthy) is None
 
 
 def test_what_an_endpoint_says_instead_is_told() -> None:
-    with endpoint(503) as url:
-        assert stack.ask(url) == "HTTP status 503"
+    with endpoint(503) as loading:
+        assert stack.ask(loading) == "HTTP status 503"
 
 
 def test_a_port_that_nothing_listens_on_is_told_as_such() -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
-        problem = stack.ask(f"http://127.0.0.1:{free.getsockname()[1]}")
+        problem = stack.ask(at_port(free.getsockname()[1]))
     assert problem is not None
     assert "refused" in problem
 
@@ -72,7 +76,7 @@ def test_an_endpoint_that_never_answers_is_left_after_a_while(
 ) -> None:
     monkeypatch.setattr(stack, "_SECONDS", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        problem = stack.ask(f"http://127.0.0.1:{silent.getsockname()[1]}")
+        problem = stack.ask(at_port(silent.getsockname()[1]))
     assert problem == "timed out"
 
 
@@ -88,7 +92,7 @@ def test_a_model_that_is_whole_is_ready(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_a_stack_that_lives_is_asked_where_it_really_listens() -> None:
-    with endpoint(200) as url, alive(plan_for(LAPTOP, port=int(url.rpartition(":")[2]))):
+    with endpoint(200) as healthy, alive(plan_for(LAPTOP, port=healthy.port)):
         told = stack.read_stack(plan_for(LAPTOP, port=1), LAPTOP)
     assert (told.state, told.endpoint_answers, told.endpoint_problem) == ("starting", True, None)
 

@@ -9,7 +9,6 @@ import http.client
 import json
 import random
 import re
-import shutil
 import signal
 import ssl
 import stat
@@ -25,6 +24,7 @@ import psutil
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from tests.certificates import self_signed
 from tests.fake_upstream import (
     FakeModelServer,
     Script,
@@ -501,20 +501,7 @@ def test_a_capture_that_finds_no_room_fails_no_request(
 @pytest.fixture
 def certificate(tmp_path: Path) -> tuple[Path, Path]:
     """A certificate for 127.0.0.1 and its key."""
-    if shutil.which("openssl") is None:
-        pytest.skip("openssl is not installed")
-    files = tmp_path / "cert.pem", tmp_path / "key.pem"
-    subprocess.run(
-        [
-            *("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"),
-            *("-nodes", "-days", "2", "-subj", "/CN=127.0.0.1"),
-            *("-addext", "subjectAltName=IP:127.0.0.1"),
-            *("-out", str(files[0]), "-keyout", str(files[1])),
-        ],
-        check=True,
-        capture_output=True,
-    )
-    return files
+    return self_signed(tmp_path, "IP:127.0.0.1")
 
 
 def test_with_a_certificate_it_speaks_tls_and_nothing_else(

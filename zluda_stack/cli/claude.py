@@ -18,6 +18,7 @@ from zluda_stack.errors import HostProblem
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from zluda_stack.catalog.schema import Client
     from zluda_stack.render.clients import Connection
 
 
@@ -60,21 +61,21 @@ def claude(
     context.refuse_replay(ctx, "claude")
     to = live.connection(ctx, flags)
     live.require_room(to, simple=simple)
-    program = _program()
+    client = context.catalog().clients["claude"]
     file = _settings_file(to.stack)
-    command = [program, "--settings", str(file), *arguments]
+    options = ["--settings", str(file), *arguments]
     if dry_run:
-        output.say(shlex.join(command))
+        output.say(shlex.join([shutil.which(client.name) or client.name, *options]))
         return
+    program = _program(client)
     live.require_answer(to)
     _write_settings(file, to)
     sys.stdout.flush()
-    os.execve(program, command, _environment(to, simple=simple))  # noqa: S606 - no shell is meant
+    os.execve(program, [program, *options], _environment(to, simple=simple))  # noqa: S606 - no shell is meant
 
 
-def _program() -> str:
-    """The path of the client. Raises HostProblem where it is not installed."""
-    client = context.catalog().clients["claude"]
+def _program(client: Client) -> str:
+    """The path of `client`. Raises HostProblem where it is not installed."""
     found = shutil.which(client.name)
     if found is None:
         raise HostProblem(

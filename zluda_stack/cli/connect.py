@@ -102,7 +102,7 @@ def vscode(to: Connection, as_json: bool) -> None:  # noqa: FBT001 - see _client
         return
     output.heading("chatLanguageModels.json (Chat: Manage Language Models, Custom Endpoint)")
     output.say(json.dumps(models, indent=2))
-    _note_on_tools(to)
+    _notes(to)
 
 
 @_client("openai")
@@ -118,7 +118,7 @@ def continue_(to: Connection, as_json: bool) -> None:  # noqa: FBT001 - see _cli
 
     output.heading("~/.continue/config.yaml")
     output.say(yaml.safe_dump(config, sort_keys=False).rstrip())
-    _note_on_tools(to)
+    _notes(to)
 
 
 @_client("openai")
@@ -134,7 +134,7 @@ def cline(to: Connection, as_json: bool) -> None:  # noqa: FBT001 - see _client
     output.say()
     output.heading("# or, for its command line")
     output.say(shlex.join(login))
-    _note_on_tools(to)
+    _notes(to)
 
 
 @_client("openai")
@@ -153,6 +153,12 @@ def aider(to: Connection, as_json: bool) -> None:  # noqa: FBT001 - see _client
     output.say(json.dumps(metadata, indent=2))
 
 
-def _note_on_tools(to: Connection) -> None:
+def _notes(to: Connection) -> None:
+    """What the settings of an editor cannot say."""
+    if to.certificate is not None:
+        output.note(
+            f"The endpoint's certificate is {to.certificate}. An editor that does not trust it "
+            f"must be started with NODE_EXTRA_CA_CERTS={shlex.quote(to.certificate)}."
+        )
     if not to.tools:
         output.note("This model is not known to call tools: chat works, agents may not.")

@@ -64,7 +64,7 @@ def claude(
         return
     to = live.connection(ctx, flags)
     if check:
-        live.check(to, (context.catalog().clients["claude"],), as_json=as_json)
+        live.check(to, (context.catalog().clients["claude"],), as_json=as_json, simple=simple)
         return
     live.require_room(to, simple=simple)
     if write is not None:
@@ -98,8 +98,8 @@ def _write(to: Connection, file: Path, *, simple: bool, dry_run: bool, as_json: 
         output.note(
             "The short prompt cannot be set in a file: start it as CLAUDE_CODE_SIMPLE=1 claude"
         )
-    if live.answers(to):
-        live.check(to, (context.catalog().clients["claude"],), as_json=as_json)
+    if live.answering(to):
+        live.check(to, (context.catalog().clients["claude"],), as_json=as_json, simple=simple)
     else:
         output.note("The stack is not running, so nothing was checked.")
 

@@ -39,13 +39,13 @@ class Folder(click.Path):
 
 
 def settings_options(*keys: str) -> Callable[[Callable[..., _R]], Callable[..., _R]]:
-    """Give a command the options of the settings `keys` (of all settings when there are none).
+    """Give a command the options of the settings `keys` (without any, of all that have one).
 
     The command takes one argument `flags` for them all: what was typed, by key, as
     `context.configured` wants it.
     """
     known = known_settings()
-    chosen = [known[key] for key in keys or known]
+    chosen = [known[key] for key in keys] or [one for one in known.values() if one.flag]
 
     def decorate(command: Callable[..., _R]) -> Callable[..., _R]:
         @functools.wraps(command)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, TextIO
 
 import click
@@ -13,7 +14,7 @@ from zluda_stack.program import as_typed
 from zluda_stack.units import megabytes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from contextlib import AbstractContextManager
     from types import TracebackType
 
@@ -143,6 +144,17 @@ def progress(stream: TextIO | None = None) -> AbstractContextManager[Progress]:
     if shown.isatty() and os.environ.get("TERM") != "dumb":
         return LiveProgress(shown)
     return PlainProgress(shown)
+
+
+@contextmanager
+def waiting(text: str) -> Iterator[None]:
+    """Says on stderr what is being waited for; on a terminal it is gone after that."""
+    if not sys.stderr.isatty() or os.environ.get("TERM") == "dumb":
+        note(text)
+        yield
+        return
+    with _console(sys.stderr).status(text):
+        yield
 
 
 class PlainProgress:

@@ -55,6 +55,7 @@ def up(
     """
     from zluda_stack.engines import engine_for, require_same_engine
     from zluda_stack.plan.resolve import require_runnable
+    from zluda_stack.tls import require_usable
 
     with _hint_on_interrupt(flags):
         plan = _plan(ctx, flags, dry_run=dry_run)
@@ -62,6 +63,8 @@ def up(
         for warning in plan.warnings:
             output.warn(warning.message, warning.hint)
         require_runnable(plan)
+        if not context.is_replay(ctx):
+            require_usable(plan.endpoint)
         engine = engine_for(plan.engine)
         if dry_run:
             is_up = not context.is_replay(ctx) and engine.is_up(plan)
@@ -84,6 +87,7 @@ def restart(
 ) -> None:
     """Stop the stack and start it as it was."""
     from zluda_stack.engines import claims, engine_for, saved_plan
+    from zluda_stack.tls import require_usable
 
     if not dry_run:
         context.refuse_replay(ctx, "restart")
@@ -99,6 +103,7 @@ def restart(
                 output.say(f"# stop {name}")
             _print_dry_run(plan, engine, is_up=False, as_json=as_json)
             return
+        require_usable(plan.endpoint)
         ctx.with_resource(claims.claim(name, plan.endpoint.port))
         with output.progress() as progress:
             engine.down(name, progress)
@@ -272,7 +277,7 @@ def _self_test(plan: Plan, *, show: bool) -> tuple[Check, ...]:
     try:
         with output.progress() as progress:
             progress.step("asking the model in both dialects")
-            checks = selftest.run(plan.endpoint.url, keys.ensure_key(plan.name), plan.model.name)
+            checks = selftest.run(plan.endpoint, keys.ensure_key(plan.name), plan.model.name)
     except KeyboardInterrupt:
         raise Interrupted(
             f"interrupted; the stack {plan.name} is left running, not fully tested",

@@ -17,6 +17,9 @@ from zluda_stack.settings import Configured, Origin, Settings
 FILE_NAME = "zluda-stack.yml"
 PREFIX = "ZLUDA_STACK_"
 
+# Files that are named by their path: made absolute here, for nothing after this knows a folder.
+_PATHS = frozenset({"tls_cert", "tls_key"})
+
 Layer = dict[str, tuple[object, Origin]]
 
 
@@ -82,10 +85,10 @@ def find_project_file(folder: Path, home: Path) -> Path | None:
 
 
 def from_file(path: Path, kind: Literal["project file", "user file"]) -> Layer:
-    """The layer of the file at `path`; a relative model path in it counts from its folder."""
+    """The layer of the file at `path`; a relative path in it counts from its folder."""
     return {
         key: (
-            _beside(path, entry.value) if key == "model" else entry.value,
+            _beside(path, key, entry.value),
             Origin(kind=kind, where=f"{path}:{entry.line}"),
         )
         for key, entry in yaml_file.read(path).items()
@@ -121,7 +124,8 @@ def from_flags(flags: Mapping[str, object]) -> Layer:
 def lenient(setting: Setting, text: object, where: str) -> object:
     """`text` as the value of `setting`; raises UsageError that names `where` it was given."""
     try:
-        return setting.convert(text, lenient=True)
+        value = setting.convert(text, lenient=True)
+        return _in_folder(Path(), value) if setting.key in _PATHS else value
     except WrongValue as wrong:
         close = nearest(str(text), setting.choices)
         hint = (
@@ -142,9 +146,16 @@ def variable_name(key: str) -> str:
     return PREFIX + key.upper()
 
 
-def _beside(path: Path, model: object) -> object:
+def _beside(path: Path, key: str, value: object) -> object:
+    """`value` of the setting `key` in the file at `path`."""
     from zluda_stack.plan.model import names_a_file
 
-    if not isinstance(model, str) or not names_a_file(model) or model.startswith("~"):
-        return model
-    return str(path.parent / model)
+    if key in _PATHS:
+        return _in_folder(path.parent, value)
+    if key != "model" or not isinstance(value, str) or not names_a_file(value):
+        return value
+    return value if value.startswith("~") else str(path.parent / value)
+
+
+def _in_folder(folder: Path, value: object) -> object:
+    return str((folder / Path(value).expanduser()).absolute()) if isinstance(value, str) else value

@@ -23,7 +23,10 @@ class WrongValue(Exception):
 
 @dataclass(frozen=True)
 class Setting:
-    """One setting: what it is for, what it takes (`expected`, in words)."""
+    """One setting: what it is for, what it takes (`expected`, in words).
+
+    `flag` is False for one that the command line has no option for.
+    """
 
     key: str
     help: str
@@ -31,6 +34,7 @@ class Setting:
     expected: str
     choices: tuple[str, ...]
     optional: bool
+    flag: bool
     type: object
 
     def convert(self, value: object, *, lenient: bool) -> object:
@@ -71,8 +75,9 @@ def in_words(value: object) -> str:
 
 
 def _setting(field: inspect.Field, annotation: object) -> Setting:
-    inner, help_text = field.type, ""
+    inner, help_text, flag = field.type, "", True
     if isinstance(inner, inspect.Metadata):
+        flag = (inner.extra or {}).get("flag", True)
         help_text = str((inner.extra_json_schema or {}).get("description", ""))
         inner = inner.type
     optional = isinstance(inner, inspect.UnionType)
@@ -86,6 +91,7 @@ def _setting(field: inspect.Field, annotation: object) -> Setting:
         expected=expected,
         choices=choices,
         optional=optional,
+        flag=flag,
         type=annotation,
     )
 

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import http.client
 from http import HTTPStatus
-from urllib.parse import urlsplit
 
 from zluda_stack import paths
-from zluda_stack.engines import engine_of
+from zluda_stack.engines import engine_of, saved_plan
 from zluda_stack.engines.base import StackStatus, State
 from zluda_stack.errors import StackError
 from zluda_stack.host.facts import HostFacts, StackFacts
 from zluda_stack.models.store import Store
-from zluda_stack.plan.types import ModelPlan, Plan
+from zluda_stack.plan.types import EndpointPlan, ModelPlan, Plan
+from zluda_stack.tls import LocalConnection
 
 _SECONDS = 2.0
 
@@ -23,9 +23,8 @@ _SECONDS = 2.0
 def read_stack(plan: Plan, facts: HostFacts) -> StackFacts:
     """What is true now of the stack that `plan` describes on the host of `facts`."""
     status = _status(plan.name)
-    url = (status.url if status is not None else None) or plan.endpoint.url
     asked = status is not None and status.state in (State.RUNNING, State.STARTING)
-    problem = ask(url) if asked else None
+    problem = ask((saved_plan(plan.name) or plan).endpoint) if asked else None
     return StackFacts(
         engine=plan.engine,
         images_missing=_images_missing(plan, facts),
@@ -37,10 +36,9 @@ def read_stack(plan: Plan, facts: HostFacts) -> StackFacts:
     )
 
 
-def ask(url: str) -> str | None:
-    """None when the endpoint at `url` says that it is healthy, within a bound; else why not."""
-    address = urlsplit(url)
-    connection = http.client.HTTPConnection(address.hostname or "", address.port, timeout=_SECONDS)
+def ask(endpoint: EndpointPlan) -> str | None:
+    """None when `endpoint` says that it is healthy, within a bound; else why not."""
+    connection = LocalConnection(endpoint, _SECONDS)
     try:
         connection.request("GET", "/health")
         status = connection.getresponse().status

@@ -13,6 +13,7 @@ from zluda_stack.errors import EngineFailure, HostProblem, Interrupted
 from zluda_stack.plan.types import EndpointPlan
 from zluda_stack.program import command
 from zluda_stack.progress import Progress
+from zluda_stack.tls import LocalConnection
 
 PROGRESS_SECONDS = 5
 TAIL_LINES = 15
@@ -71,7 +72,7 @@ def stop_interrupted(name: str) -> Interrupted:
 
 def answers(endpoint: EndpointPlan) -> bool:
     """True when `endpoint` says just now that it is healthy."""
-    connection = http.client.HTTPConnection(endpoint.host, endpoint.port, timeout=_HEALTH_SECONDS)
+    connection = LocalConnection(endpoint, _HEALTH_SECONDS)
     try:
         connection.request("GET", "/health")
         return connection.getresponse().status == http.HTTPStatus.OK

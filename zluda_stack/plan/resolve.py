@@ -11,7 +11,7 @@ from msgspec import structs
 from zluda_stack.catalog.schema import Catalog, Evidence
 from zluda_stack.errors import HostProblem, PlanRefused
 from zluda_stack.host.facts import HostFacts
-from zluda_stack.plan import containers
+from zluda_stack.plan import containers, endpoint_service
 from zluda_stack.plan.building import TERMS
 from zluda_stack.plan.clients import fits
 from zluda_stack.plan.endpoint import choose_endpoint
@@ -85,12 +85,13 @@ def _in_containers(plan: Plan, entry: Passthrough, settings: Settings, catalog: 
         images = gpu_images(catalog, settings, bases, plan.gpu)
         services = containers.gpu_services(catalog, images, plan.model, plan.gpus, entry)
         volumes = containers.gpu_volumes(plan.gpus)
+    *servers, endpoint = services
     return structs.replace(
         plan,
         images=images,
-        services=services,
-        volumes=volumes,
-        host_environment=host,
+        services=(*servers, endpoint_service.with_settings(endpoint, plan.endpoint)),
+        volumes=volumes + endpoint_service.volumes_of(plan.endpoint),
+        host_environment=host | endpoint_service.environment_of(plan.endpoint),
         registry=settings.registry,
     )
 

@@ -81,18 +81,53 @@ class ModelPlan(Struct, frozen=True, kw_only=True):
     gpu_layers: int | None = None
 
 
+class Tls(Struct, frozen=True, kw_only=True):
+    """The PEM files that an endpoint speaks HTTPS with: absolute paths on this machine."""
+
+    certificate: str
+    key: str
+
+
 class EndpointPlan(Struct, frozen=True, kw_only=True):
-    """Where clients connect. `host` is what a client on this machine uses for `bind`."""
+    """Where clients connect, and how it is served.
+
+    `host` is what a client on this machine uses for `bind`, and `name` what all clients use,
+    when the user says so. `origins` are the web pages that may call it; `queue` and `slots` are
+    None for the gateway's own way; `capture` writes prompts and answers to disk.
+    """
 
     bind: str
     port: int
     host: str
+    name: str | None = None
+    tls: Tls | None = None
+    origins: tuple[str, ...] = ()
+    queue: int | None = None
+    slots: int | None = None
+    capture: bool = False
+
+    @property
+    def server_name(self) -> str:
+        """What clients call it, and what its certificate must be for."""
+        return self.name or self.host
 
     @property
     def url(self) -> str:
-        """The base URL without a path."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"http://{host}:{self.port}"
+        """The base URL without a path, as clients use it."""
+        return self._at(self.server_name)
+
+    @property
+    def local_url(self) -> str:
+        """The same, by the address that this machine reaches it at."""
+        return self._at(self.host)
+
+    def listens_as(self, other: EndpointPlan) -> bool:
+        """True when both want the same address and port."""
+        return (self.bind, self.port) == (other.bind, other.port)
+
+    def _at(self, host: str) -> str:
+        scheme = "http" if self.tls is None else "https"
+        return f"{scheme}://{f'[{host}]' if ':' in host else host}:{self.port}"
 
 
 class ImagePlan(Struct, frozen=True, kw_only=True):

@@ -27,6 +27,7 @@ def environment(to: Connection) -> dict[str, str]:
     has for another server.
     """
     models = ("FABLE", "HAIKU", "OPUS", "SONNET")
+    trusted = {} if to.certificate is None else {"NODE_EXTRA_CA_CERTS": to.certificate}
     return {
         "ANTHROPIC_BASE_URL": to.url,
         "ANTHROPIC_AUTH_TOKEN": to.key,
@@ -38,6 +39,7 @@ def environment(to: Connection) -> dict[str, str]:
         "API_TIMEOUT_MS": str(_TIMEOUT_MS),
         "CLAUDE_CODE_ATTRIBUTION_HEADER": "0",
         "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+        **trusted,
     }
 
 

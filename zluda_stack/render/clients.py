@@ -19,7 +19,11 @@ Json = dict[str, object]
 
 
 class Connection(Struct, frozen=True, kw_only=True):
-    """What every client needs. `context` is in tokens; `tools` is None when it is not known."""
+    """What every client needs. `context` is in tokens; `tools` is None when it is not known.
+
+    With HTTPS, `certificate` is the file of the endpoint's certificate, and `bundle` that of it
+    and all others that the user's programs trust.
+    """
 
     stack: str
     title: str
@@ -27,6 +31,8 @@ class Connection(Struct, frozen=True, kw_only=True):
     key: str
     context: int
     tools: bool | None
+    certificate: str | None = None
+    bundle: str | None = None
 
     @property
     def openai_url(self) -> str:
@@ -39,9 +45,9 @@ class Connection(Struct, frozen=True, kw_only=True):
         return self.context // 4
 
 
-def connection(plan: Plan, key: str) -> Connection:
-    """The connection to the stack of `plan`."""
-    model = plan.model.catalogued
+def connection(plan: Plan, key: str, bundle: str | None = None) -> Connection:
+    """The connection to the stack of `plan`; `bundle` is of a stack with HTTPS."""
+    model, tls = plan.model.catalogued, plan.endpoint.tls
     return Connection(
         stack=plan.name,
         title=model.title if model else plan.model.name,
@@ -49,6 +55,8 @@ def connection(plan: Plan, key: str) -> Connection:
         key=key,
         context=plan.model.context,
         tools=model.tools if model else None,
+        certificate=tls.certificate if tls else None,
+        bundle=bundle,
     )
 
 
@@ -64,6 +72,22 @@ def environment(to: Connection) -> dict[str, str]:
         "ANTHROPIC_BASE_URL": to.url,
         "ANTHROPIC_AUTH_TOKEN": to.key,
         "ANTHROPIC_API_KEY": "",
+        **trust(to),
+    }
+
+
+def trust(to: Connection) -> dict[str, str]:
+    """The variables by which programs accept the endpoint's certificate; none without HTTPS.
+
+    Node.js adds its file to what it trusts (nodejs.org, CLI options, NODE_EXTRA_CA_CERTS); the
+    others, of OpenSSL, httpx and curl, and of requests, take the place of it.
+    """
+    if to.certificate is None or to.bundle is None:
+        return {}
+    return {
+        "NODE_EXTRA_CA_CERTS": to.certificate,
+        "SSL_CERT_FILE": to.bundle,
+        "REQUESTS_CA_BUNDLE": to.bundle,
     }
 
 
@@ -77,14 +101,16 @@ def shell(variables: dict[str, str]) -> str:
 
 
 def openai(to: Connection) -> dict[str, str]:
-    """The three values that any OpenAI client asks for."""
-    return {"base_url": to.openai_url, "api_key": to.key, "model": MODEL}
+    """The three values that any OpenAI client asks for, and what it must trust over HTTPS."""
+    values = {"base_url": to.openai_url, "api_key": to.key, "model": MODEL}
+    return values if to.certificate is None else {**values, "certificate": to.certificate}
 
 
 def openai_snippet(to: Connection) -> str:
     """A Python program for the openai package that prints one answer."""
+    trusting = "" if to.bundle is None else f"# SSL_CERT_FILE={shlex.quote(to.bundle)} python ...\n"
     return f"""\
-from openai import OpenAI
+{trusting}from openai import OpenAI
 
 client = OpenAI(base_url={to.openai_url!r}, api_key={to.key!r})
 answer = client.chat.completions.create(

@@ -6,7 +6,7 @@ files of mode 0600 only.
 
 from __future__ import annotations
 
-from zluda_stack.render.clients import MODEL, Connection, Json
+from zluda_stack.render.clients import MODEL, Connection, Json, trust
 
 
 def vscode_models(to: Connection) -> list[Json]:
@@ -94,6 +94,7 @@ def aider_environment(to: Connection) -> dict[str, str]:
         "OPENAI_API_BASE": to.openai_url,
         "OPENAI_API_KEY": to.key,
         "AIDER_MODEL": f"openai/{MODEL}",
+        **trust(to),
     }
 
 

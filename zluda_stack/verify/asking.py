@@ -6,6 +6,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import requests
+from requests.adapters import HTTPAdapter
+
+from zluda_stack.plan.types import EndpointPlan
+from zluda_stack.tls import trusting
 
 JsonObject = dict[str, Any]
 
@@ -43,8 +47,40 @@ def attempt(ask: Callable[[], str]) -> tuple[str, str]:
         return "", f"the answer has another shape: {error!r}"
 
 
+class _Named(HTTPAdapter):
+    """Connects to an address, and expects the certificate of `endpoint` for the name of it."""
+
+    def __init__(self, endpoint: EndpointPlan, certificate: str) -> None:
+        self._name = endpoint.server_name
+        self._context = trusting(certificate)
+        super().__init__()
+
+    def init_poolmanager(
+        self,
+        connections: int,
+        maxsize: int,
+        block: bool = False,  # noqa: FBT001, FBT002 - as it is called
+        **options: Any,  # noqa: ANN401 - as it is declared
+    ) -> None:
+        """Let every connection know of the certificate."""
+        options |= {"server_hostname": self._name, "assert_hostname": self._name}
+        super().init_poolmanager(connections, maxsize, block, ssl_context=self._context, **options)
+
+
+def session_with(endpoint: EndpointPlan) -> requests.Session:
+    """For requests to `endpoint` at its local URL. Raises OSError for a certificate that is gone.
+
+    Nothing of the user's environment counts: no proxy and no .netrc may come between.
+    """
+    session = requests.Session()
+    session.trust_env = False
+    if endpoint.tls is not None:
+        session.mount("https://", _Named(endpoint, endpoint.tls.certificate))
+    return session
+
+
 class Asker:
-    """Sends requests with the key, and nothing of the user's environment, to one endpoint.
+    """Sends requests with the key to one endpoint.
 
     Raises Refused for an error, Wrong for an answer of another kind than was asked for, and
     requests.RequestException when there is none.
@@ -55,8 +91,6 @@ class Asker:
         self._url = url
         self._key = key
         self.model = model
-        # A proxy or a .netrc of the user's environment must not come between.
-        session.trust_env = False
 
     def ask(self, path: str, body: JsonObject) -> JsonObject:
         """The JSON object that `path` answers with."""

@@ -9,16 +9,18 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from enum import Enum
 from functools import partial
 
-import requests
 from msgspec import Struct
 
-from zluda_stack.catalog.schema import Client
+from zluda_stack.catalog.schema import Client, ClientMode
 from zluda_stack.plan.clients import fits
+from zluda_stack.plan.types import EndpointPlan
 from zluda_stack.verify import selftest
-from zluda_stack.verify.asking import Asker, JsonObject, attempt, require
+from zluda_stack.verify.asking import Asker, JsonObject, attempt, require, session_with
 
 _CHAT = "/v1/chat/completions"
 _MESSAGES = "/v1/messages"
@@ -74,16 +76,33 @@ class _Limit(Exception):
     """The model will not manage this; the text says what its user goes without."""
 
 
-def run(url: str, key: str, client: Client) -> Iterator[Finding]:
-    """What the endpoint at `url` (without /v1) has of what `client` needs; one after the other.
+def run(
+    endpoint: EndpointPlan,
+    key: str,
+    client: Client,
+    mode: ClientMode,
+    around: Callable[[str], AbstractContextManager[object]],
+) -> Iterator[Finding]:
+    """What `endpoint` has of what `client` in `mode` needs; one after the other.
 
-    Never raises for what the endpoint answers. Asks for at most some 300 tokens in all.
+    Each is looked for inside the context that `around` gives for its name. Never raises for what
+    the endpoint answers. Asks for at most some 300 tokens in all.
     """
-    with requests.Session() as session:
-        asker = Asker(session, url, key, "default")
-        claude = client.name == "claude"
-        for name, ask in (_FOR_CLAUDE if claude else _FOR_OPENAI).items():
-            yield _look(name, partial(ask, asker, client))
+    with session_with(endpoint) as session:
+        asker = Asker(session, endpoint.local_url, key, "default")
+        user = _User(client, mode)
+        for name, ask in (_FOR_CLAUDE if client.name == "claude" else _FOR_OPENAI).items():
+            with around(name):
+                finding = _look(name, partial(ask, asker, user))
+            yield finding
+
+
+@dataclass(frozen=True)
+class _User:
+    """A client as it is used."""
+
+    client: Client
+    mode: ClientMode
 
 
 def _look(name: str, ask: Callable[[], str]) -> Finding:
@@ -97,25 +116,25 @@ def _look(name: str, ask: Callable[[], str]) -> Finding:
     return Finding(name=name, verdict=verdict, told=problem or told, seconds=seconds)
 
 
-def _streams(asker: Asker, client: Client) -> str:
-    claude = client.name == "claude"
+def _streams(asker: Asker, user: _User) -> str:
+    claude = user.client.name == "claude"
     said = selftest.messages_stream(asker) if claude else selftest.chat_stream(asker)
     return " ".join(said.split())
 
 
-def _context(asker: Asker, client: Client) -> str:
+def _context(asker: Asker, user: _User) -> str:
     """The context that the server really has: it may be less than it was asked for."""
     model = asker.look("/v1/models")["data"][0]
     context = (model.get("meta") or {}).get("n_ctx") or model.get("max_model_len")
     if not isinstance(context, int):
         raise _Limit("the model server does not tell its context; too long a prompt will.")
-    problem = fits(client, client.modes[0], context)
+    problem = fits(user.client, user.mode, context)
     if problem is not None:
         raise _Limit(f"{problem.message}. {problem.hint}")
     return f"{context} tokens"
 
 
-def _counts(asker: Asker, _: Client) -> str:
+def _counts(asker: Asker, _: _User) -> str:
     """The count must be the model's own: the client decides by it when to compact."""
     body: JsonObject = {"messages": [_QUESTION]}
     counted = asker.ask(_COUNT, body)["input_tokens"]
@@ -125,7 +144,7 @@ def _counts(asker: Asker, _: Client) -> str:
     return f"{counted} tokens counted, {used} used"
 
 
-def _system(asker: Asker, _: Client) -> str:
+def _system(asker: Asker, _: _User) -> str:
     short, long = (
         asker.ask(_COUNT, {"system": system, "messages": [_QUESTION]})["input_tokens"]
         for system in (_SHORT_SYSTEM, _LONG_SYSTEM)
@@ -138,7 +157,7 @@ def _system(asker: Asker, _: Client) -> str:
     return "reaches the model"
 
 
-def _tools(asker: Asker, _: Client) -> str:
+def _tools(asker: Asker, _: _User) -> str:
     """One call in fragments and back: the shape in which every tool of the client is used."""
     body: JsonObject = {"messages": [_QUESTION], "thinking": {"type": "disabled"}}
     without = asker.ask(_COUNT, body)["input_tokens"]
@@ -173,7 +192,7 @@ def _called(asker: Asker, body: JsonObject) -> JsonObject:
     return {**block, "input": _arguments("".join(fragments))}
 
 
-def _chat_tools(asker: Asker, _: Client) -> str:
+def _chat_tools(asker: Asker, _: _User) -> str:
     body = {
         "messages": [_QUESTION],
         "tools": [_CHAT_TOOL],
@@ -204,7 +223,7 @@ def _arguments(text: str) -> object:
     return found
 
 
-def _schema(asker: Asker, _: Client) -> str:
+def _schema(asker: Asker, _: _User) -> str:
     wanted = {"format": {"type": "json_schema", "schema": _TITLE_SCHEMA}}
     body = {"messages": [_QUESTION], "max_tokens": 48, "output_config": wanted}
     answer = asker.ask(_MESSAGES, {**body, "thinking": {"type": "disabled"}})
@@ -215,21 +234,21 @@ def _schema(asker: Asker, _: Client) -> str:
     return "kept"
 
 
-def _names(asker: Asker, _: Client) -> str:
+def _names(asker: Asker, _: _User) -> str:
     body = {"model": _ANOTHER_NAME, "messages": [_QUESTION], "max_tokens": 1}
     came = asker.ask(_MESSAGES, body)["model"]
     require(came == _ANOTHER_NAME, f"{_ANOTHER_NAME} was asked for, and {came} answered")
     return "any name is served, and given back"
 
 
-def _pictures(asker: Asker, _: Client) -> str:
+def _pictures(asker: Asker, _: _User) -> str:
     model = asker.look("/v1/models")["data"][0]
     if "image" not in (model.get("architecture") or {}).get("input_modalities", ()):
         raise _Limit("the model sees none. Screenshots and pictures are left out.")
     return "the model sees them"
 
 
-_Ask = Callable[[Asker, Client], str]
+_Ask = Callable[[Asker, _User], str]
 _FOR_CLAUDE: dict[str, _Ask] = {
     "streaming": _streams,
     "model names": _names,

@@ -10,10 +10,10 @@ import json
 import time
 from collections.abc import Callable
 
-import requests
 from msgspec import Struct
 
-from zluda_stack.verify.asking import Asker, JsonObject, attempt, require
+from zluda_stack.plan.types import EndpointPlan
+from zluda_stack.verify.asking import Asker, JsonObject, attempt, require, session_with
 
 _QUESTION: JsonObject = {
     "max_tokens": 24,
@@ -32,10 +32,10 @@ class Check(Struct, frozen=True, kw_only=True):
     detail: str = ""
 
 
-def run(url: str, key: str, model: str = "default") -> tuple[Check, ...]:
-    """Ask the endpoint at `url` (without /v1) four times; never raises for what it answers."""
-    with requests.Session() as session:
-        client = Asker(session, url, key, model)
+def run(endpoint: EndpointPlan, key: str, model: str = "default") -> tuple[Check, ...]:
+    """Ask `endpoint` four times; never raises for what it answers."""
+    with session_with(endpoint) as session:
+        client = Asker(session, endpoint.local_url, key, model)
         return (
             _check("/v1/chat/completions", lambda: _chat(client)),
             _check("/v1/chat/completions, streaming", lambda: chat_stream(client)),

@@ -45,7 +45,7 @@ def _port_moved(subject: Subject) -> Verdict:
 
 def _exposed(subject: Subject) -> Verdict:
     plan = subject.plan
-    if plan is None or ipaddress.ip_address(plan.endpoint.bind).is_loopback:
+    if plan is None or plan.endpoint.tls or ipaddress.ip_address(plan.endpoint.bind).is_loopback:
         return ok()
     return warn(
         f"the endpoint listens on {plan.endpoint.bind}: other machines can reach it, without TLS",

@@ -144,7 +144,7 @@ def _same_run(current: Plan | None, wanted: Plan) -> bool:
 def _listens_there(present: tuple[Container, ...], current: Plan | None, plan: Plan) -> bool:
     """True when this very stack may listen where `plan` wants to."""
     alive = any(one.state in {"running", "restarting"} for one in present)
-    return alive and (current is None or current.endpoint == plan.endpoint)
+    return alive and (current is None or current.endpoint.listens_as(plan.endpoint))
 
 
 def _go_back(

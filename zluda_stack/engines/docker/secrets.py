@@ -12,26 +12,31 @@ from zluda_stack import keys
 from zluda_stack.engines.docker.state import StackFolder
 from zluda_stack.errors import HostProblem
 from zluda_stack.files import write_atomic
+from zluda_stack.plan.endpoint_service import CERTIFICATE, KEY
 from zluda_stack.plan.types import Plan
 from zluda_stack.render.environment import quote
+from zluda_stack.tls import read_pem
 
 _KEY_HASHES = "api_key_hashes"
 _MODE = 0o444
 
 
 def with_secret_files(files: dict[str, str], plan: Plan, folder: StackFolder) -> dict[str, str]:
-    """The rendered `files`, their .env told where the secrets of `plan` lie."""
-    lines = [
-        f"ZLUDA_STACK_{secret.upper()}_FILE={quote(str(folder.secrets / secret))}\n"
-        for secret in _secrets(plan)
-    ]
+    """The rendered `files`, their .env told where the secrets of `plan` lie.
+
+    The user's own certificate and key stand there already, and a container could not read them.
+    """
+    places = {f"ZLUDA_STACK_{name.upper()}_FILE=": folder.secrets / name for name in _secrets(plan)}
     environment = "compose/.env"
-    return {**files, environment: files[environment] + "".join(lines)}
+    others = files[environment].splitlines(keepends=True)
+    kept = [line for line in others if not line.startswith(tuple(places))]
+    told = [f"{variable}{quote(str(place))}\n" for variable, place in places.items()]
+    return {**files, environment: "".join(kept + told)}
 
 
 def write_secrets(plan: Plan, folder: StackFolder) -> bool:
     """Write the files; True when one of them is new or another than before."""
-    contents = {secret: _content(secret, plan.name) for secret in _secrets(plan)}
+    contents = {secret: _content(secret, plan) for secret in _secrets(plan)}
     changed = [name for name, text in contents.items() if _read(folder, name) != text]
     for name in changed:
         write_atomic(folder.secrets / name, contents[name], mode=_MODE)
@@ -43,7 +48,7 @@ def are_written(plan: Plan, folder: StackFolder) -> bool:
     wanted = _secrets(plan)
     if wanted and keys.read_key(plan.name) is None:
         return False
-    return all(_read(folder, secret) == _content(secret, plan.name) for secret in wanted)
+    return all(_read(folder, secret) == _content(secret, plan) for secret in wanted)
 
 
 def publish_keys(folder: StackFolder, stack: str) -> None:
@@ -71,10 +76,14 @@ def _secrets(plan: Plan) -> list[str]:
     return sorted({secret for service in plan.services for secret in service.secrets})
 
 
-def _content(secret: str, stack: str) -> str:
-    if secret != _KEY_HASHES:
+def _content(secret: str, plan: Plan) -> str:
+    """What the file of `secret` must hold. Raises HostProblem when the user's own is not there."""
+    if secret == _KEY_HASHES:
+        return keys.accepted(plan.name)
+    tls = plan.endpoint.tls
+    if tls is None or secret not in (CERTIFICATE, KEY):
         raise KeyError(f"no service may ask for the secret {secret}")
-    return keys.accepted(stack)
+    return read_pem(tls.certificate if secret == CERTIFICATE else tls.key)
 
 
 def _read(folder: StackFolder, name: str) -> str | None:

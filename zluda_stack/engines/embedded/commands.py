@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 from zluda_stack.engines.embedded.state import StackFolder
+from zluda_stack.plan.endpoint import gateway_options
 from zluda_stack.plan.types import Plan
 
 DRAIN_SECONDS = 10
@@ -38,10 +39,14 @@ def inference(plan: Plan, model: Path) -> tuple[str, ...]:
 
 def endpoint(folder: StackFolder, plan: Plan) -> tuple[str, ...]:
     """Serves clients."""
+    tls = plan.endpoint.tls
     return (
         *(sys.executable, "-m", "zluda_stack.gateway"),
         *("--bind", plan.endpoint.bind, "--port", str(plan.endpoint.port)),
         *("--upstream", f"unix:{folder.socket.name}"),
         *("--key-file", folder.key.name, "--key-hashes", folder.keyring.name),
         *("--drain", str(DRAIN_SECONDS)),
+        *(() if tls is None else ("--tls-cert", tls.certificate, "--tls-key", tls.key)),
+        *(("--capture", folder.capture.name) if plan.endpoint.capture else ()),
+        *gateway_options(plan.endpoint),
     )

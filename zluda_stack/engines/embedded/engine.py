@@ -107,7 +107,7 @@ class EmbeddedEngine:
                 return status
             if status.state is State.STARTING:
                 return self._wait(plan, progress)
-        if not lives or (current is not None and current.endpoint != plan.endpoint):
+        if not lives or (current is not None and not current.endpoint.listens_as(plan.endpoint)):
             ports.require_free(plan.endpoint)
         model = self._locate(plan.model, progress)
         with change.undone_on_interrupt():

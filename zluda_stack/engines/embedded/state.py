@@ -63,6 +63,11 @@ class StackFolder:
         return self.root / "keys"
 
     @property
+    def capture(self) -> Path:
+        """Prompts and answers, when they are to be kept."""
+        return self.root / "capture"
+
+    @property
     def socket(self) -> Path:
         """Where the inference process listens."""
         return self.root / "inference.sock"
