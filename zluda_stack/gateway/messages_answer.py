@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -13,10 +13,10 @@ from zluda_stack.gateway.exchange import Exchange
 from zluda_stack.gateway.messages import MessagesRequest
 from zluda_stack.gateway.models_answer import model_facts, served_name
 from zluda_stack.gateway.streams import StreamedAnswer, whole_answer
-from zluda_stack.gateway.translate_request import chat_request
-from zluda_stack.gateway.ways import way_of
+from zluda_stack.gateway.ways import Way, way_of
 
 _COUNT = b"/v1/messages/count_tokens"
+_COUNT_CHAT = b"/v1/chat/completions/input_tokens"
 _TOKENIZE = b"/tokenize"  # vLLM's
 
 _JSON = [(b"content-type", b"application/json")]
@@ -26,14 +26,14 @@ JsonObject = dict[str, Any]
 
 async def answer_messages(exchange: Exchange, content: bytes, backend: Backend) -> None:
     """Let the model answer one message. Raises Fault."""
-    request = MessagesRequest(content)
-    body = await _edited(request, backend)
-    way = way_of(request, body, exchange.request_id, openai_only=backend.openai_only)
+    asked = await _asked(exchange, content, backend)
+    del content  # hundreds of requests can wait here: each with one copy of its prompt
+    way = asked.way
     open_ = partial(backend.send, exchange, way.content, way.target)
-    if request.stream:
+    if asked.stream:
 
         async def late() -> int:
-            counting = _counted(exchange, request, body, backend)
+            counting = _counted(exchange, way, backend)
             return await counted_while_waiting(exchange, backend, counting)
 
         await StreamedAnswer(exchange, way.editor, backend.patience).run(open_, late)
@@ -44,28 +44,35 @@ async def answer_messages(exchange: Exchange, content: bytes, backend: Backend) 
 
 async def count_tokens(exchange: Exchange, content: bytes, backend: Backend) -> None:
     """Tell how many tokens the model would read, by its own tokenizer. Raises Fault."""
-    request = MessagesRequest(content)
-    tokens = await _counted(exchange, request, await _edited(request, backend), backend)
+    tokens = await _counted(exchange, (await _asked(exchange, content, backend)).way, backend)
     await exchange.respond(200, _JSON, msgspec.json.encode({"input_tokens": tokens}))
 
 
-async def _edited(request: MessagesRequest, backend: Backend) -> JsonObject:
+class _Asked(NamedTuple):
+    stream: bool
+    way: Way
+
+
+async def _asked(exchange: Exchange, content: bytes, backend: Backend) -> _Asked:
+    """What is asked of the model server for the request `content`. Raises Fault."""
+    request = MessagesRequest(content)
     sees_images = request.has_images and (await model_facts(backend)).sees_images
     body = request.edited(sees_images=sees_images)
     if backend.openai_only:
         body["model"] = await served_name(backend, request.model)
-    return body
+    way = way_of(request, body, exchange.request_id, openai_only=backend.openai_only)
+    return _Asked(request.stream, way)
 
 
-async def _counted(
-    exchange: Exchange, request: MessagesRequest, body: JsonObject, backend: Backend
-) -> int:
+async def _counted(exchange: Exchange, way: Way, backend: Backend) -> int:
     if backend.openai_only:
-        return await counted(exchange, backend, _to_tokenize(body), _TOKENIZE, "count")
-    return await counted(exchange, backend, request.encoded(body), _COUNT)
+        return await counted(exchange, backend, _to_tokenize(way.content), _TOKENIZE, "count")
+    return await counted(
+        exchange, backend, way.content, _COUNT if way.target is None else _COUNT_CHAT
+    )
 
 
-def _to_tokenize(body: JsonObject) -> bytes:
-    chat = chat_request(body, None)
+def _to_tokenize(content: bytes) -> bytes:
+    chat = msgspec.json.decode(content, type=JsonObject)
     kept = {name: chat[name] for name in ("model", "messages", "tools") if name in chat}
     return msgspec.json.encode({**kept, "add_generation_prompt": True})
