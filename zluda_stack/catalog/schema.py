@@ -200,6 +200,8 @@ class LatentAttention(Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     """Multi-head latent attention (DeepSeek): ranks and the parts of a head, in elements.
 
     `query_rank` is 0 where queries are not compressed. A head's key is `nope` and `rope` long.
+    `merged`: a file that was converted before llama.cpp kept the compressed keys (April 2025); its
+    cache holds whole keys and values.
     """
 
     rank: int
@@ -207,6 +209,7 @@ class LatentAttention(Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     nope: int
     rope: int
     value: int
+    merged: bool = False
 
 
 class LinearAttention(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -220,6 +223,18 @@ class LinearAttention(Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     key_heads: int
     value_heads: int
     kernel: int
+
+
+class FullAttention(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Every `interval`-th layer of a model with windows, where its heads are others (Gemma 4).
+
+    These layers see the whole context, with `kv_heads` heads that are `head` elements wide and use
+    their keys as values.
+    """
+
+    interval: int
+    head: int
+    kv_heads: int
 
 
 class Shape(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -247,18 +262,19 @@ class Shape(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     experts: Experts | None = None
     latent: LatentAttention | None = None
     linear: LinearAttention | None = None
+    full: FullAttention | None = None
     provenance: Provenance
 
 
 class Model(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A GGUF model; `files` is its one GGUF file or the parts of it in order.
 
-    `parameters` is all of them, `active` those that see one token (empty: all). `context_length`
-    is in tokens, what it was trained for. `template` names the family of its chat template (empty:
-    it has none), `tools` is whether that renders tools and the model was trained to call them.
-    `restriction` is what the licence forbids or wants done first, in words; empty where it is an
-    ordinary free licence. Without a `shape` nothing but the file tells how much memory it takes.
-    File names are relative to the folder of the source. `https` is a folder's URL.
+    `parameters` is all of them, `active` those that see one token (None: all). `context_length` is
+    in tokens, what it was trained for. `template` names the family of its chat template (empty: it
+    has none), `tools` is whether that renders tools and the model was trained to call them, as
+    `tools_source` has it. `restriction` is what the licence forbids or wants done first, in words;
+    empty where it is an ordinary free licence. Without a `shape` only the file tells how much
+    memory it takes. File names are relative to the folder of the source. `https` is a folder's URL.
     """
 
     name: str
@@ -269,6 +285,7 @@ class Model(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     context_length: int
     template: str = ""
     tools: bool
+    tools_source: str = ""
     licence: str
     restriction: str = ""
     shape: Shape | None = None

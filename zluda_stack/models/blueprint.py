@@ -10,7 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from zluda_stack.catalog.schema import Experts, LatentAttention, LinearAttention, Shape
+from zluda_stack.catalog.schema import (
+    Experts,
+    FullAttention,
+    LatentAttention,
+    LinearAttention,
+    Shape,
+)
 
 Blank = tuple[str, tuple[int, ...]]
 
@@ -18,6 +24,7 @@ _KNOWN = frozenset(
     (
         "deepseek2",
         "gemma3",
+        "gemma4",
         "glm4moe",
         "gpt-oss",
         "granite",
@@ -37,7 +44,16 @@ _KNOWN = frozenset(
     )
 )
 _QUERY_BIASES = {"glm4moe", "gpt-oss", "qwen2", "seed_oss", "starcoder2"}
-_HEAD_NORMS = {"gemma3", "glm4moe", "qwen3", "qwen35", "qwen35moe", "qwen3moe", "qwen3next"}
+_HEAD_NORMS = {
+    "gemma3",
+    "gemma4",
+    "qwen3",
+    "qwen35",
+    "qwen35moe",
+    "qwen3moe",
+    "qwen3next",
+}
+_GEMMAS = {"gemma3", "gemma4"}
 # Layers that are normalised between attention and feed-forward under another name.
 _POST_NORMS = {"glm4moe", "gpt-oss", "qwen35", "qwen35moe", "qwen3next", "seed_oss"}
 _FUSED = {"phi3", "starcoder"}  # one tensor for queries, keys and values
@@ -77,19 +93,24 @@ def _layer(shape: Shape, number: int) -> Iterator[Blank]:
         yield from _latent_attention(shape, shape.latent)
     elif shape.linear is not None and not _is_full(shape, shape.linear, number):
         yield from _linear_attention(shape, shape.linear)
+    elif shape.full is not None and (number + 1) % shape.full.interval == 0:
+        yield from _full_attention(shape, shape.full)
     else:
         yield from _attention(shape)
     if shape.architecture in _POST_NORMS:
         yield "post_attention_norm.weight", (shape.embedding,)
     else:
         yield from _norm(shape, "ffn_norm", shape.embedding)
-    if shape.architecture == "gemma3":
+    if shape.architecture in _GEMMAS:
         yield "post_attention_norm.weight", (shape.embedding,)
         yield "post_ffw_norm.weight", (shape.embedding,)
-    if shape.experts is not None and number >= shape.experts.dense_layers:
+    mixed = shape.experts is not None and number >= shape.experts.dense_layers
+    if shape.experts is not None and mixed:
         yield from _mixture(shape, shape.experts)
-    else:
+    if not mixed or shape.architecture == "gemma4":
         yield from _feed_forward(shape)
+    if shape.architecture == "gemma4":
+        yield from _scales(shape)
     if number >= shape.layers:
         yield from _prediction(shape)
 
@@ -121,6 +142,15 @@ def _attention(shape: Shape) -> Iterator[Blank]:
         yield "attn_k_norm.weight", (shape.head,)
 
 
+def _full_attention(shape: Shape, full: FullAttention) -> Iterator[Blank]:
+    query = shape.heads * full.head
+    yield "attn_q.weight", (shape.embedding, query)
+    yield "attn_k.weight", (shape.embedding, full.kv_heads * full.head)
+    yield "attn_output.weight", (query, shape.embedding)
+    yield "attn_q_norm.weight", (full.head,)
+    yield "attn_k_norm.weight", (full.head,)
+
+
 def _latent_attention(shape: Shape, latent: LatentAttention) -> Iterator[Blank]:
     query = shape.heads * (latent.nope + latent.rope)
     if latent.query_rank:
@@ -131,8 +161,11 @@ def _latent_attention(shape: Shape, latent: LatentAttention) -> Iterator[Blank]:
         yield "attn_q.weight", (shape.embedding, query)
     yield "attn_kv_a_mqa.weight", (shape.embedding, latent.rank + latent.rope)
     yield "attn_kv_a_norm.weight", (latent.rank,)
-    yield "attn_k_b.weight", (latent.nope, latent.rank, shape.heads)
-    yield "attn_v_b.weight", (latent.rank, latent.value, shape.heads)
+    if latent.merged:
+        yield "attn_kv_b.weight", (latent.rank, shape.heads * (latent.nope + latent.value))
+    else:
+        yield "attn_k_b.weight", (latent.nope, latent.rank, shape.heads)
+        yield "attn_v_b.weight", (latent.rank, latent.value, shape.heads)
     yield "attn_output.weight", (shape.heads * latent.value, shape.embedding)
 
 
@@ -176,10 +209,14 @@ def _mixture(shape: Shape, experts: Experts) -> Iterator[Blank]:
         yield "ffn_gate_inp.bias", (experts.count,)
     if shape.architecture == "glm4moe":
         yield "exp_probs_b.bias", (experts.count,)
-    for name in ("ffn_gate_exps", "ffn_up_exps"):
-        yield f"{name}.weight", (shape.embedding, experts.wide, experts.count)
+    if shape.architecture == "gemma4":  # gate and up in one
+        names = {"ffn_gate_up_exps": 2 * experts.wide}
+    else:
+        names = {"ffn_gate_exps": experts.wide, "ffn_up_exps": experts.wide}
+    for name, width in names.items():
+        yield f"{name}.weight", (shape.embedding, width, experts.count)
         if biased:
-            yield f"{name}.bias", (experts.wide, experts.count)
+            yield f"{name}.bias", (width, experts.count)
     yield "ffn_down_exps.weight", (experts.wide, shape.embedding, experts.count)
     if biased:
         yield "ffn_down_exps.bias", (shape.embedding, experts.count)
@@ -193,6 +230,17 @@ def _shared_expert(shape: Shape, width: int) -> Iterator[Blank]:
     yield "ffn_gate_shexp.weight", (shape.embedding, width)
     yield "ffn_up_shexp.weight", (shape.embedding, width)
     yield "ffn_down_shexp.weight", (width, shape.embedding)
+
+
+def _scales(shape: Shape) -> Iterator[Blank]:
+    """The factors and norms of a layer of Gemma 4."""
+    yield "layer_output_scale.weight", (1,)
+    if shape.experts is None:
+        return
+    yield "ffn_gate_inp.scale", (shape.embedding,)
+    yield "ffn_down_exps.scale", (shape.experts.count,)
+    for name in ("pre_ffw_norm_2", "post_ffw_norm_1", "post_ffw_norm_2"):
+        yield f"{name}.weight", (shape.embedding,)
 
 
 def _prediction(shape: Shape) -> Iterator[Blank]:
