@@ -17,6 +17,7 @@ from zluda_stack.gateway.auth import Keys
 from zluda_stack.gateway.backend import Backend
 from zluda_stack.gateway.capture import Capture
 from zluda_stack.gateway.cors import Cors
+from zluda_stack.gateway.description import DESCRIPTION, answer_description
 from zluda_stack.gateway.dispatch import answerer
 from zluda_stack.gateway.errors import Fault
 from zluda_stack.gateway.exchange import HEALTH, ClientGone, Exchange, Receive, Scope, Send
@@ -126,6 +127,8 @@ class Gateway:
             await self._health(exchange)
         elif exchange.method == "GET" and exchange.path == "/":
             await answer_page(exchange, self._pool, self._templates.findings)
+        elif exchange.method == "GET" and exchange.path == DESCRIPTION:
+            await answer_description(exchange)
         else:
             exchange.key = self._keys.require(exchange.headers)
             await self._answer_owner_of(exchange.key, exchange)
