@@ -7,12 +7,13 @@ import shutil
 from collections import Counter
 from pathlib import Path
 
+import msgspec
 import pytest
 import yaml
 
 from zluda_stack.catalog import explain
 from zluda_stack.catalog.load import load
-from zluda_stack.catalog.schema import Catalog, ZludaSupport
+from zluda_stack.catalog.schema import Catalog, Client, Gpu, Model, ZludaSupport
 from zluda_stack.errors import StackError
 from zluda_stack.plan.gpu_target import lacks_kernels
 
@@ -133,7 +134,7 @@ def test_the_default_context_ceiling_lets_every_client_work(catalog: Catalog) ->
         ("gpus", "target: gfx803", "target: gfx804", "gpus.gfx803"),
         ("gpus", "{target: gfx1030,", "{target: gfx1999,", "gfx1999"),
         ("bases", "sha256:4", "sha256:", "bases.rocm/dev-ubuntu-22.04:7.2.1.digest"),
-        ("bases", 'date: "2026-11-30"', "date: 2026-11-30", "provenance.date"),
+        ("bases", 'date: "2026-11-30"', "date: 20261130", "provenance.date"),
         ("components", "evidence: unproven", "evidence: certain", "components.zluda.provenance"),
         ("components", "commit: 8a7931be", "commit: zzz931be", "components.zluda.git.commit"),
         ("combinations", "zluda: v7-preview.9", "zluda: v8", "components.zluda"),
@@ -186,3 +187,14 @@ def test_another_folder_with_the_same_files_gives_the_same_catalogue(
 def test_no_file_of_the_catalogue_needs_a_loader_that_builds_objects() -> None:
     for path in DATA.glob("*.yml"):
         assert isinstance(yaml.safe_load(path.read_text()), dict)
+
+
+@pytest.mark.parametrize(
+    ("kind", "entries"),
+    [("gpus", dict[str, Gpu]), ("models", dict[str, Model]), ("clients", dict[str, Client])],
+)
+def test_the_quick_reader_says_what_yaml_says(
+    catalog: Catalog, kind: str, entries: type[object]
+) -> None:
+    document = yaml.safe_load((DATA / f"{kind}.yml").read_bytes())
+    assert getattr(catalog, kind) == msgspec.convert(document[kind], entries)
