@@ -18,7 +18,8 @@ _HEAD_BYTES = 64 * 1024
 class OneWriteProtocol(HttpToolsProtocol):
     """What `uvicorn.Config(http=...)` takes."""
 
-    _head_size: int | None = 0  # None while no head is read
+    _heads = 0  # that have begun
+    _size: int | None = None  # of the head that is read, less the piece in which it began
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """See asyncio.Protocol."""
@@ -26,22 +27,24 @@ class OneWriteProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """See asyncio.Protocol. A head that does not end is refused, whoever sends it."""
+        heads = self._heads
         super().data_received(data)
-        if self._head_size is None:
+        if self._size is None or self._heads != heads:
             return
-        self._head_size += len(data)
-        if self._head_size > _HEAD_BYTES and not self.transport.is_closing():
+        self._size += len(data)
+        if self._size > _HEAD_BYTES and not self.transport.is_closing():
             self.send_400_response("The head of this request is too long.")
+
+    def on_message_begin(self) -> None:
+        """A head begins."""
+        self._heads += 1
+        self._size = 0
+        super().on_message_begin()
 
     def on_headers_complete(self) -> None:
         """The head has been read."""
-        self._head_size = None
+        self._size = None
         super().on_headers_complete()
-
-    def on_message_complete(self) -> None:
-        """Another head may follow."""
-        self._head_size = 0
-        super().on_message_complete()
 
 
 class _Gathering(asyncio.Transport):
