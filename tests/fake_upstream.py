@@ -16,8 +16,14 @@ Script = Callable[[asyncio.StreamWriter], Coroutine[Any, Any, None]]
 Play = Script | Mapping[str, Script]
 
 
+# What the endpoint itself may ask at any time, whatever its clients do.
+_OWN = (b"GET /health ", b"POST /apply-template ")
+
+
 class FakeModelServer:
     """A model server on a UNIX socket that plays a script for every request.
+
+    `requests` are those of clients.
 
     `play` is one script for all, or one for each path (without its query); "" is then for the
     paths that have none, and without it they are answered with 404.
@@ -41,7 +47,7 @@ class FakeModelServer:
             line for line in head.split(b"\r\n") if line.lower().startswith(b"content-length")
         ]
         body = await reader.readexactly(int(lengths[0].split(b":")[1])) if lengths else b""
-        probe = head.startswith(b"GET /health ")  # which the endpoint may send at any time
+        probe = head.startswith(_OWN)
         if not probe:
             self.requests.append((head, body))
         script = asyncio.ensure_future(self._script_for(head)(writer))

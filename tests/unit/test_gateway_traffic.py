@@ -36,7 +36,7 @@ from tests.fake_upstream import (
 from tests.running_gateway import CHAT, KEY, MESSAGES, RunningGateway
 
 # A path that the endpoint does not know passes as it is, and needs a place like all others.
-WORK = "/v1/anything"
+WORK = "/completion"
 PROMPT = "a-secret-prompt"
 OK = whole(b'{"status":"ok"}')
 
@@ -401,6 +401,23 @@ def test_metrics_need_a_key_and_tell_tokens_and_times_but_no_secret(
     assert found["process_resident_memory_bytes{}"] > 1_000_000
     text = gateway.request("GET", "/metrics")[1].decode()
     assert not any(secret in text for secret in (PROMPT, KEY, "zs-guest", "Hello"))
+
+
+def test_a_key_of_somebody_else_sees_its_own_series_only(
+    start: Started, serve: Serve, tmp_path: Path
+) -> None:
+    hashes = tmp_path / "hashes"
+    hashes.write_text("".join(line(f"zs-{name}", f"name={name}") for name in ("a", "b")))
+    gateway = start("--key-hashes", str(hashes))
+    serve(gateway.socket, whole(b'{"usage":{"prompt_tokens":9,"completion_tokens":2}}'))
+    for name in ("a", "b"):
+        gateway.request("POST", WORK, {"x-api-key": f"zs-{name}"}, b"{}")
+    text = gateway.request("GET", "/metrics", {"x-api-key": "zs-a"})[1].decode()
+    lines = [one for one in text.splitlines() if not one.startswith("#")]
+    assert f'zluda_stack_requests_total{{key="a",route="{WORK}",status="200"}} 1.0' in lines
+    assert lines
+    assert all('key="a"' in one for one in lines)
+    assert f"key=b,route={WORK},status=200" in " ".join(metrics(gateway))
 
 
 def test_the_log_tells_whose_request_it_was_where_it_went_and_what_it_cost(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+from collections.abc import Awaitable
 from typing import Any
 
 from zluda_stack.gateway.admission import Wish
@@ -21,11 +22,12 @@ from zluda_stack.gateway.description import DESCRIPTION, answer_description
 from zluda_stack.gateway.dispatch import answerer
 from zluda_stack.gateway.errors import Fault
 from zluda_stack.gateway.exchange import HEALTH, ClientGone, Exchange, Receive, Scope, Send
+from zluda_stack.gateway.headers import require_plain
 from zluda_stack.gateway.metrics import CONTENT_TYPE, METRICS, Metrics
 from zluda_stack.gateway.page_answer import answer_page
 from zluda_stack.gateway.pool import Pool
 from zluda_stack.gateway.quota import Quotas
-from zluda_stack.gateway.routes import computes
+from zluda_stack.gateway.routes import computes, require_known
 from zluda_stack.gateway.streams import Patience
 from zluda_stack.gateway.template_check import TemplateCheck
 from zluda_stack.gateway.upstream import Upstream
@@ -35,6 +37,7 @@ BODY_LIMIT = 32 * 1024 * 1024
 
 _FAREWELL_SECONDS = 2.0
 _PROBES = frozenset({"/", "/api/hello"})
+_LOOKS = ("GET", "HEAD")
 
 _log = logging.getLogger(__name__)
 
@@ -123,30 +126,35 @@ class Gateway:
             await exchange.respond(200, [], b"")
         elif not exchange.path.startswith("/"):
             raise Fault(400, "the request target must be a path")
-        elif exchange.path == HEALTH:
+        elif exchange.path == HEALTH and exchange.method in _LOOKS:
             await self._health(exchange)
         elif exchange.method == "GET" and exchange.path == "/":
             await answer_page(exchange, self._pool, self._templates.findings)
-        elif exchange.method == "GET" and exchange.path == DESCRIPTION:
+        elif exchange.method in _LOOKS and exchange.path == DESCRIPTION:
             await answer_description(exchange)
         else:
             exchange.key = self._keys.require(exchange.headers)
             await self._answer_owner_of(exchange.key, exchange)
 
     async def _answer_owner_of(self, key: Key, exchange: Exchange) -> None:
-        if exchange.method == "GET" and exchange.path == METRICS:
+        if exchange.method in _LOOKS and exchange.path == METRICS:
             headers = [(b"content-type", CONTENT_TYPE)]
-            await exchange.respond(200, headers, self._metrics.exposition())
+            await exchange.respond(200, headers, self._metrics.exposition(key))
             return
+        require_known(exchange.method, exchange.path)
+        require_plain(exchange.headers)
         if computes(exchange.method, exchange.path):
             self._quotas.count_request(key)
+        await exchange.unless_client_leaves(await self._work(key, exchange))
+
+    async def _work(self, key: Key, exchange: Exchange) -> Awaitable[None]:
+        """What is to be done for a request, whose body is read and kept by nothing else."""
         content = await exchange.read_body(self._body_limit)
         if self._capture is not None:
             exchange.recording = self._capture.recording(exchange.request_id)
             exchange.recording.request(content)
-        backend = self._backend(key, exchange, content)
         answer = answerer(exchange.method, exchange.path)
-        await exchange.unless_client_leaves(answer(exchange, content, backend))
+        return answer(exchange, content, self._backend(key, exchange, content))
 
     def _backend(self, key: Key, exchange: Exchange, content: bytes) -> Backend:
         """What answers one request. What it asks for is read where it matters only."""

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from zluda_stack.gateway import models
 from zluda_stack.gateway.backend import Backend
 from zluda_stack.gateway.exchange import Exchange
 from zluda_stack.gateway.forward import forward
 from zluda_stack.gateway.messages_answer import answer_messages, count_tokens
 from zluda_stack.gateway.models_answer import answer_models
 from zluda_stack.gateway.openai_answer import answer_chat, answer_completion, answer_response
+from zluda_stack.gateway.props_answer import answer_props
+from zluda_stack.gateway.routes import PROPS
 
 Answerer = Callable[[Exchange, bytes, Backend], Awaitable[None]]
 
@@ -27,8 +28,7 @@ _POSTED: dict[str, Answerer] = {
 
 
 def answerer(method: str, path: str) -> Answerer:
-    """Who answers `path`; what nobody here knows goes to the model server as it is."""
+    """Who answers `path`, which must be known; what needs no change is the model server's."""
     if method == "POST":
         return _POSTED.get(path, forward)
-    listing = path == models.LIST_PATH or path.startswith(models.LIST_PATH + "/")
-    return answer_models if method == "GET" and listing else forward
+    return answer_props if path == PROPS else answer_models

@@ -32,7 +32,8 @@ class Fault(Exception):
     """An answer that the endpoint itself gives instead of the model server's.
 
     `retry_after` is in how many seconds the same request may succeed, None when nobody knows;
-    `code` what OpenAI's clients know this error by, when the status does not say it.
+    `code` what OpenAI's clients know this error by, when the status does not say it; `allow` the
+    methods that the path takes.
     """
 
     def __init__(
@@ -42,19 +43,32 @@ class Fault(Exception):
         *,
         retry_after: int | None = None,
         code: str | None = None,
+        allow: str | None = None,
     ) -> None:
         super().__init__(message)
+        self.allow = allow
         self.code = code
         self.status = status
         self.message = message
         self.retry_after = retry_after
 
 
+def invalid(content: bytes, error: Exception) -> Fault:
+    """The fault of a request whose body `content` is not what it must be."""
+    if not content.strip():
+        return Fault(400, "the request has no body")
+    if isinstance(error, UnicodeDecodeError):
+        return Fault(400, f"the request is not UTF-8 text: {error.reason} (byte {error.start})")
+    return Fault(400, f"the request is not valid: {error}")
+
+
 _ANTHROPIC_TYPES = {
     400: "invalid_request_error",
     401: "authentication_error",
     404: "not_found_error",
+    405: "invalid_request_error",
     413: "request_too_large",
+    415: "invalid_request_error",
     429: "rate_limit_error",
     503: "overloaded_error",
 }
@@ -62,7 +76,9 @@ _OPENAI_TYPES = {
     400: ("invalid_request_error", None),
     401: ("invalid_request_error", "invalid_api_key"),
     404: ("invalid_request_error", "model_not_found"),
+    405: ("invalid_request_error", "method_not_allowed"),
     413: ("invalid_request_error", "request_too_large"),
+    415: ("invalid_request_error", "unsupported_media_type"),
     429: ("rate_limit_error", "rate_limit_exceeded"),
     503: ("server_error", "model_unavailable"),
 }

@@ -174,6 +174,8 @@ class Exchange:
             headers = [(b"content-type", b"application/json")]
             if fault.retry_after is not None:
                 headers.append((b"retry-after", b"%d" % fault.retry_after))
+            if fault.allow is not None:
+                headers.append((b"allow", fault.allow.encode()))
             await self.respond(
                 fault.status, headers, errors.body(self.dialect, fault, self.request_id)
             )

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from zluda_stack.gateway.errors import Fault
+
 Headers = list[tuple[bytes, bytes]]
 
 # RFC 9110, section 7.6.1, and what each hop sets or has answered itself.
@@ -24,6 +26,14 @@ _HOP_BY_HOP = frozenset(
     }
 )
 _OWN_RESPONSE_HEADERS = frozenset({b"date", b"server", b"request-id", b"x-request-id"})
+
+
+def require_plain(headers: Iterable[tuple[bytes, bytes]]) -> None:
+    """Raises Fault 415 for a body that is compressed: a small one could become any size."""
+    coding = dict(headers).get(b"content-encoding", b"").strip().lower()
+    if coding not in (b"", b"identity"):
+        told = coding[:20].decode("ascii", "replace")
+        raise Fault(415, f"content-encoding {told} is not taken here: send the body as it is")
 
 
 def end_to_end(headers: Iterable[tuple[bytes, bytes]]) -> Headers:

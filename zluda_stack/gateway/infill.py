@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from zluda_stack.gateway.chat_events import KEEP_ALIVE
-from zluda_stack.gateway.errors import INCOMPLETE, Fault
+from zluda_stack.gateway.errors import INCOMPLETE, Fault, invalid
 from zluda_stack.gateway.events import WholeEvents
 
 INFILL = b"/infill"
@@ -50,7 +50,7 @@ def infill_request(content: bytes) -> bytes | None:
             return None
         asked = msgspec.convert(body, _Completion)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise Fault(400, f"the request is not valid: {error}") from error
+        raise invalid(content, error) from error
     filling = {
         "input_prefix": asked.prompt,
         "input_suffix": asked.suffix,

@@ -83,6 +83,7 @@ class MessageEvents:
         self._usage = message.get("usage") or {}
         if self._begun:
             return others
+        message["id"] = new_id()
         if self._model:
             message["model"] = self._model
         return _START + b"data: " + msgspec.json.encode(event) + end + others
@@ -116,7 +117,7 @@ def message_start(model: str, usage: JsonObject) -> bytes:
 
 
 def new_id() -> str:
-    """An id for a message."""
+    """An id for a message, in Anthropic's form; llama.cpp's server gives it that of OpenAI's."""
     return f"msg_{secrets.token_hex(12)}"
 
 

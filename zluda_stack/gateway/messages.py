@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from zluda_stack.gateway import blocks, tools
 from zluda_stack.gateway.blocks import Block, words_of
-from zluda_stack.gateway.errors import Fault
+from zluda_stack.gateway.errors import Fault, invalid
 from zluda_stack.gateway.turns import as_blocks, in_turns, leading_system
 
 JsonObject = dict[str, Any]
@@ -77,9 +77,11 @@ class MessagesRequest:
             self.body = msgspec.json.decode(content, type=JsonObject)
             checked = msgspec.convert(self.body, _Request)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            raise Fault(400, f"the request is not valid: {error}") from error
+            raise invalid(content, error) from error
         if not checked.messages:
             raise Fault(400, "messages: at least one message is required")
+        if checked.max_tokens is not None and checked.max_tokens < 1:
+            raise Fault(400, f"max_tokens: must be at least 1, not {checked.max_tokens}")
         self._content = content
         self.model = checked.model
         self.stream = bool(checked.stream)

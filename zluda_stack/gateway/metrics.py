@@ -14,11 +14,13 @@ from prometheus_client import (
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
 
 from zluda_stack.gateway import routes
 from zluda_stack.gateway.exchange import Exchange
 from zluda_stack.gateway.pool import Pool
 from zluda_stack.gateway.server import State
+from zluda_stack.keyring import NAMELESS, Key
 
 METRICS = "/metrics"
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4.encode()
@@ -82,13 +84,34 @@ class Metrics:
         """Count a client that left."""
         self._aborts.labels(_key(exchange)).inc()
 
-    def exposition(self) -> bytes:
-        """All of it in the text format of CONTENT_TYPE."""
-        return generate_latest(self._registry)
+    def exposition(self, key: Key) -> bytes:
+        """What the owner of `key` may know, in the text format of CONTENT_TYPE.
+
+        That is everything for the stack's own key, and what was counted for itself for another.
+        """
+        if key.name == NAMELESS:
+            return generate_latest(self._registry)
+        return generate_latest(_OfOneKey(self._registry, key.name))
 
 
 def _key(exchange: Exchange) -> str:
     return "none" if exchange.key is None else exchange.key.name
+
+
+class _OfOneKey(Collector):
+    """The series of a registry that carry the name of one key."""
+
+    def __init__(self, registry: CollectorRegistry, name: str) -> None:
+        self._registry = registry
+        self._name = name
+
+    def collect(self) -> Iterator[Metric]:
+        for family in self._registry.collect():
+            own = [one for one in family.samples if one.labels.get("key") == self._name]
+            if own:
+                kept = Metric(family.name, family.documentation, family.type, family.unit)
+                kept.samples = own
+                yield kept
 
 
 class _PoolCollector:

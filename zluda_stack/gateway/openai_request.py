@@ -8,11 +8,15 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct
 
-from zluda_stack.gateway.errors import Fault
+from zluda_stack.gateway.errors import Fault, invalid
 
 JsonObject = dict[str, Any]
 
 MODEL_FIELD = re.compile(rb'"model":\s*"[^"\\]*"')
+
+
+# llama.cpp's word for "as many as there is room for", which some clients send.
+_NO_LIMIT = -1
 
 
 class _Request(Struct):
@@ -20,6 +24,19 @@ class _Request(Struct):
     stream: bool | None = None
     tools: list[JsonObject] | None = None
     tool_choice: str | JsonObject | None = None
+    messages: list[Raw] | None = None
+    max_tokens: int | None = None
+    max_completion_tokens: int | None = None
+    max_output_tokens: int | None = None
+
+    def check(self) -> None:
+        """Raises Fault 400 for what llama.cpp's server answers as if something else was asked."""
+        if self.messages is not None and not self.messages:
+            raise Fault(400, "messages: at least one message is required")
+        for name in ("max_tokens", "max_completion_tokens", "max_output_tokens"):
+            limit = getattr(self, name)
+            if limit is not None and limit < 1 and limit != _NO_LIMIT:
+                raise Fault(400, f"{name}: must be at least 1, not {limit}")
 
 
 class OpenAIRequest:
@@ -34,7 +51,8 @@ class OpenAIRequest:
             one_tool = isinstance(checked.tool_choice, dict)
             self.content = _with_one_tool(content, checked) if one_tool else content
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            raise Fault(400, f"the request is not valid: {error}") from error
+            raise invalid(content, error) from error
+        checked.check()
         self.model = checked.model or ""
         self.stream = bool(checked.stream)
 

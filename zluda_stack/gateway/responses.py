@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from zluda_stack.gateway.chat_events import ChatEvents
-from zluda_stack.gateway.errors import Fault
+from zluda_stack.gateway.errors import invalid
 from zluda_stack.gateway.events import events_of
 
 JsonObject = dict[str, Any]
@@ -44,7 +44,7 @@ def limit_of(content: bytes) -> int | None:
     try:
         return msgspec.json.decode(content, type=_Request).max_output_tokens
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise Fault(400, f"the request is not valid: {error}") from error
+        raise invalid(content, error) from error
 
 
 def told(response: bytes, limit: int | None) -> bytes:

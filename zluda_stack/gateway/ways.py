@@ -11,7 +11,7 @@ import msgspec
 
 from zluda_stack.gateway.errors import Fault
 from zluda_stack.gateway.forced_tool import ForcedToolEvents, call_schema, forced, forced_message
-from zluda_stack.gateway.message_events import MessageEvents, stop_of
+from zluda_stack.gateway.message_events import MessageEvents, new_id, stop_of
 from zluda_stack.gateway.messages import MessagesRequest
 from zluda_stack.gateway.streams import StreamEditor
 from zluda_stack.gateway.translate_answer import message_of
@@ -54,7 +54,7 @@ def way_of(
         content=request.encoded(body),
         target=None,
         editor=MessageEvents(request.model, request.stop_sequences, request_id),
-        message=partial(_renamed, request),
+        message=partial(_renamed, request.model, request.stop_sequences),
     )
 
 
@@ -78,10 +78,10 @@ def _translated(request: MessagesRequest, body: JsonObject, *, one_call: bool) -
     )
 
 
-def _renamed(request: MessagesRequest, answer: bytes) -> JsonObject:
+def _renamed(model: str, stop_sequences: tuple[str, ...], answer: bytes) -> JsonObject:
     try:
         message = msgspec.json.decode(answer, type=JsonObject)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise Fault(502, "the model server's answer has another shape") from error
-    message.update(stop_of(message, request.stop_sequences))
-    return {**message, "model": request.model or message.get("model")}
+    message.update(stop_of(message, stop_sequences))
+    return {**message, "id": new_id(), "model": model or message.get("model")}
