@@ -37,6 +37,16 @@ def test_the_port_of_a_started_container_stack_counts_as_ours(folder: StackFolde
     assert [(one.name, one.port) for one in probe(None, {}).running] == [("mine", 18080)]
 
 
+def test_what_the_cards_had_free_before_the_start_is_remembered(folder: StackFolder) -> None:
+    plan = plan_for(host("radeon-rx-7900-xtx"))
+    folder.plan.write_bytes(to_json(plan))
+    write_mark(folder, Mark(port=18080))
+
+    (running,) = running_stacks(paths.stacks())
+
+    assert running.free_bytes == {"0000:86:00.0": 24 << 30}
+
+
 def test_after_down_removed_the_mark_the_port_is_a_strangers(folder: StackFolder) -> None:
     write_mark(folder, Mark(port=18080))
     folder.mark.unlink()

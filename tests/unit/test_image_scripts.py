@@ -104,6 +104,33 @@ def test_a_file_of_the_users_comes_first(store: Path) -> None:
     assert told.stdout.strip() == str(own)
 
 
+@pytest.mark.parametrize(
+    ("fitted", "expected"),
+    [
+        ({"BATCH": "256", "GPU_LAYERS": "14"}, "--n-gpu-layers 14 --fit off --metrics"),
+        ({"BATCH": "256", "GPU_LAYERS": ""}, "--n-gpu-layers 999 --fit off --metrics"),
+    ],
+)
+def test_the_server_on_a_card_gets_the_batch_and_the_layers_of_the_plan(
+    tmp_path: Path, fitted: dict[str, str], expected: str
+) -> None:
+    for name, text in (("find-model", "echo /m.gguf"), ("fake-server", 'echo "$*"')):
+        (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
+        (tmp_path / name).chmod(0o755)
+    serve = (paths.images() / "inference" / "serve").read_text()
+    (tmp_path / "serve").write_text(serve.replace("/opt/llama/llama-server", "fake-server"))
+    told = subprocess.run(
+        ["bash", str(tmp_path / "serve")],
+        env={"PATH": f"{tmp_path}:{os.environ['PATH']}", "PORT": "1", "CONTEXT": "8192", **fitted},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=30,
+    ).stdout
+    assert expected in told
+    assert told.strip().endswith("--ctx-size 8192 --ubatch-size 256")
+
+
 def test_what_is_missing_of_a_model_is_named(store: Path) -> None:
     absent = find_model(MODEL="other", MODEL_STORE=str(store))
     assert "the model other is not in the store" in absent.stderr

@@ -57,6 +57,12 @@ def test_of_a_former_value_nothing_is_left(value: str) -> None:
     assert merge_env(now, former + "# mine\nMINE=1") == now + "# mine\nMINE=1"
 
 
+def test_of_a_former_card_no_layers_are_left() -> None:
+    former = render_env(plan(host={"ZLUDA_STACK_GPU_LAYERS": "14", "ZLUDA_STACK_BATCH": "128"}))
+    now = render_env(plan(host={"ZLUDA_STACK_BATCH": "512"}))
+    assert merge_env(now, former) == now
+
+
 def test_an_empty_value_is_left_out() -> None:
     text = render_env(plan(host={"ZLUDA_STACK_HSA_OVERRIDE": "", "HOST_KFD_GID": "148"}))
     assert "HSA" not in text

@@ -100,11 +100,24 @@ def facts(ctx: click.Context, settings: Settings) -> HostFacts:
 
 
 def _model_path(settings: Settings) -> Path | None:
-    """The GGUF file that the settings name, or None when they name a model or nothing."""
+    """The GGUF file that the settings name, by its path or as the model store calls it.
+
+    None when they name nothing, or a model of the catalogue, whose shape that knows.
+    """
     from zluda_stack.plan.model import names_a_file
 
     model = settings.model
-    return Path(model).expanduser() if model is not None and names_a_file(model) else None
+    if model is None or names_a_file(model):
+        return None if model is None else Path(model).expanduser()
+    return _stored_file(model)
+
+
+def _stored_file(name: str) -> Path | None:
+    from zluda_stack import paths
+    from zluda_stack.models.store import Store
+
+    path = Store(paths.model_store()).find(name)
+    return None if path is None or name in catalog().models else path
 
 
 def is_replay(ctx: click.Context) -> bool:

@@ -2,8 +2,22 @@
 
 from __future__ import annotations
 
-from zluda_stack.catalog.schema import Client, ClientMode
+from zluda_stack.catalog.schema import Catalog, Client, ClientMode
 from zluda_stack.plan.types import Notice
+
+# The client that the default model is chosen for.
+CODING_CLIENT = "claude"
+
+
+def by_need(client: Client) -> list[ClientMode]:
+    """The client's modes, that with the longest context first."""
+    return sorted(client.modes, key=lambda mode: -mode.context_floor)
+
+
+def floors(catalog: Catalog) -> list[int]:
+    """The contexts, in tokens, with which some client works, the longest first."""
+    modes = (mode for client in catalog.clients.values() for mode in client.modes)
+    return sorted({mode.context_floor for mode in modes}, reverse=True)
 
 
 def fits(client: Client, mode: ClientMode, context: int) -> Notice | None:

@@ -6,6 +6,7 @@ machine; `host_environment` holds the values for this one.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 from msgspec import structs
@@ -31,6 +32,7 @@ _CPU_START_S = 600
 _STOP_S = 60
 _WRITABLE = ("/tmp",)  # noqa: S108 -- a path in the container
 _MODEL_FILE = "/model.gguf"
+_PART = re.compile(r"(?P<stem>.*)-00001-of-(?P<count>[0-9]{5})\.gguf")
 # The group of the images' own user (images/_macros/user.j2).
 _OWN_GID = "10001"
 _SERVER = "inference"
@@ -88,7 +90,7 @@ def host_environment(
         "ZLUDA_STACK_PORT": str(endpoint.port),
     }
     if gpus:
-        values |= _target_environment(gpus[0])
+        values |= _target_environment(gpus[0]) | _fit_environment(model)
         for number, (gpu, name) in enumerate(zip(gpus, entry.names, strict=True), start=1):
             values |= _card_environment(number, gpu, name, entry)
         values["ZLUDA_STACK_ACCEPT_CUDA_EULA"] = "yes" if terms_accepted else ""
@@ -100,6 +102,15 @@ def _target_environment(gpu: GpuDevice) -> dict[str, str]:
         "ZLUDA_STACK_GPU": gpu.target,
         "ZLUDA_STACK_KERNEL_TARGET": gpu.kernel_target or "",
         "ZLUDA_STACK_HSA_OVERRIDE": gpu.hsa_override or "",
+    }
+
+
+def _fit_environment(model: ModelPlan) -> dict[str, str]:
+    """How the model is served so that it fits the card."""
+    layers = model.gpu_layers
+    return {
+        "ZLUDA_STACK_BATCH": str(model.batch),
+        "ZLUDA_STACK_GPU_LAYERS": "" if layers is None else str(layers),
     }
 
 
@@ -129,9 +140,17 @@ def _around(
 
 
 def _with_file(server: Service, path: str) -> Service:
-    mounts = (f"{path}:{_MODEL_FILE}:ro", *server.volumes)
-    environment = server.environment | {"MODEL_FILE": _MODEL_FILE}
-    return structs.replace(server, volumes=mounts, environment=environment)
+    """`server` with the user's file; llama.cpp finds the other parts of one by their names."""
+    files = {path: _MODEL_FILE}
+    parts = _PART.fullmatch(path)
+    if parts is not None:
+        every = (
+            f"-{number:05d}-of-{parts['count']}" for number in range(1, int(parts["count"]) + 1)
+        )
+        files = {f"{parts['stem']}{part}.gguf": f"/model{part}.gguf" for part in every}
+    mounts = (f"{file}:{target}:ro" for file, target in files.items())
+    environment = server.environment | {"MODEL_FILE": next(iter(files.values()))}
+    return structs.replace(server, volumes=(*mounts, *server.volumes), environment=environment)
 
 
 def _with_store(server: Service) -> Service:
@@ -178,11 +197,15 @@ def _on_gpu(server: Service, number: int, entry: Passthrough) -> Service:
     """Replica `number`, from 1, of `server`: with a card and a kernel cache of its own."""
     # The image's entrypoint exports it only when it is not empty: an empty
     # HSA_OVERRIDE_GFX_VERSION hides every GPU (case C06).
-    override = {"HSA_OVERRIDE": optional("ZLUDA_STACK_HSA_OVERRIDE")}
+    own = {
+        "HSA_OVERRIDE": optional("ZLUDA_STACK_HSA_OVERRIDE"),
+        "BATCH": optional("ZLUDA_STACK_BATCH"),
+        "GPU_LAYERS": optional("ZLUDA_STACK_GPU_LAYERS"),
+    }
     replica = structs.replace(
         server,
         name=_SERVER + _suffix(number, "-"),
-        environment=server.environment | override,
+        environment=server.environment | own,
         group_add=_groups(number, entry),
         volumes=(f"{_cache(number)}:/cache",),
         health=_health(int(server.environment["PORT"]), start_period=_FIRST_START_S),

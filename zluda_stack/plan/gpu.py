@@ -12,6 +12,7 @@ from zluda_stack.host.facts import HostFacts
 from zluda_stack.plan.gpu_card import Card, best_of, cards_of, listed, why_not
 from zluda_stack.plan.gpu_find import Host, find, here, ways_on, what_is_here
 from zluda_stack.plan.gpu_kernels import Kernels, choose_kernels
+from zluda_stack.plan.gpu_memory import free_bytes
 from zluda_stack.plan.gpu_notices import target_warnings
 from zluda_stack.plan.gpu_override import valid_override
 from zluda_stack.plan.gpu_reach import (
@@ -55,6 +56,7 @@ def choose_gpu(facts: HostFacts, configured: Configured, catalog: Catalog) -> Ch
         catalog=catalog,
         cards=cards_of(facts, configured, catalog),
         override=valid_override(facts, configured),
+        stack=configured.settings.name,
     )
     if configured.settings.engine == "embedded":
         return _embedded(host, wish, configured)
@@ -223,6 +225,7 @@ def _device(host: Host, target: Gpu, kernels: Kernels, card: Card | None) -> Gpu
         render_gid=gids.get(render_node) if render_node else None,
         kfd_gid=facts.kfd.gid if card and facts.kfd else None,
         memory_bytes=card.memory_bytes if card else None,
+        free_bytes=free_bytes(facts, card, host.stack) if card else None,
         hsa_override=kernels.hsa_override,
         kernel_target=kernels.target,
     )

@@ -16,12 +16,16 @@ from zluda_stack.plan.gpu_wish import Wanted
 
 
 class Host(Struct, frozen=True, kw_only=True):
-    """What there is to choose from; `override` is what the user wants the chosen to pass for."""
+    """What there is to choose from, for the stack of the name `stack`.
+
+    `override` is what the user wants the chosen to pass for.
+    """
 
     facts: HostFacts
     catalog: Catalog
     cards: tuple[Card, ...]
     override: Override | None
+    stack: str
 
 
 def find(host: Host, wanted: Wanted) -> Card | Gpu:

@@ -1,51 +1,118 @@
-"""Which model is served, and with which context length."""
+"""Which model is served, and how: its context length, and what of it is on the card."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+from msgspec import Struct, structs
+
 from zluda_stack.catalog.nearest import did_you_mean
-from zluda_stack.catalog.schema import Catalog
+from zluda_stack.catalog.schema import Catalog, Defaults, Model
 from zluda_stack.errors import PlanRefused
 from zluda_stack.host.facts import HostFacts, LocalModelFacts
-from zluda_stack.plan.types import ModelPlan
+from zluda_stack.models.architecture import Architecture
+from zluda_stack.models.published import architecture_of
+from zluda_stack.plan import model_words as words
+from zluda_stack.plan.clients import floors
+from zluda_stack.plan.default_model import largest_that_fits
+from zluda_stack.plan.model_fit import Fitted, Room, fit
+from zluda_stack.plan.types import Decision, GpuDevice, ModelPlan, Notice
+from zluda_stack.settings import Configured
+
+# Left for other programs where nobody asked for a certain context: a desktop that opens one window
+# more must not stop the server, and what the driver itself takes was not measured on AMD's cards.
+_SPARE = 512 * 2**20
+
+
+class ModelChoice(Struct, frozen=True, kw_only=True):
+    """The model, why it and how it is served, and what its user should know."""
+
+    model: ModelPlan
+    decisions: tuple[Decision, ...]
+    warnings: tuple[Notice, ...] = ()
+
+
+class _Named(Struct, frozen=True, kw_only=True):
+    """A model before its context is known; `shape` is that of a file of the user's."""
+
+    name: str
+    catalogued: Model | None = None
+    path: str | None = None
+    trained: int | None
+    shape: Architecture | None = None
 
 
 def names_a_file(model: str) -> bool:
-    """True when the setting `model` is the path of a GGUF file and not a catalogue name."""
+    """True when the setting `model` is the path of a GGUF file and not a name."""
     return "/" in model or model.lower().endswith(".gguf")
 
 
 def choose_model(
-    facts: HostFacts, catalog: Catalog, wish: str | None, context: int | None
-) -> ModelPlan:
-    """The model for `wish` (None: the catalogue's default) and its context length in tokens.
+    facts: HostFacts, configured: Configured, catalog: Catalog, gpus: tuple[GpuDevice, ...]
+) -> ModelChoice:
+    """The model for these settings on `gpus`, each of which holds all of it.
 
-    Raises PlanRefused for an unknown name, an unusable file, or a context that is longer than
-    the model was trained for (llama.cpp would cap it with nothing but a line in its log).
+    Without a wish it is the largest that fits the memory that is free; on the CPU, and where
+    that memory is not known, the catalogue's default. Raises PlanRefused for an unknown name,
+    an unusable file, a context that is longer than the model was trained for (llama.cpp would
+    cap it with nothing but a line in its log), and for what does not fit.
     """
-    name = wish or catalog.defaults.model
+    settings = configured.settings
+    room = _room(facts, gpus, 0 if settings.context else _SPARE)
+    best = None
+    if room is not None and settings.model is None:
+        best = largest_that_fits(catalog, room, facts.models_ready, settings.context)
+    if room is not None and best is not None:
+        named = _of_catalogue(best.model)
+        because = words.largest(best.client, best.mode, settings.context)
+        choice = _served(configured, named, best.fitted, room, because)
+    else:
+        named = _find(facts, catalog, settings.model or catalog.defaults.model)
+        choice = _named(configured, catalog, named, room)
+    here = not gpus and named.name in facts.models_ready  # containers have a store of their own
+    download = () if here else words.download(named.catalogued, _shape(named))
+    return structs.replace(choice, decisions=choice.decisions + download)
+
+
+def model_anywhere(facts: HostFacts, configured: Configured, catalog: Catalog) -> ModelPlan:
+    """The model for these settings where nothing is known of a card.
+
+    Raises PlanRefused for an unknown name and an unusable file.
+    """
+    named = _find(facts, catalog, configured.settings.model or catalog.defaults.model)
+    return _plan(named, _usual(named, configured.settings.context, catalog.defaults))
+
+
+def _room(facts: HostFacts, gpus: tuple[GpuDevice, ...], spare: int) -> Room | None:
+    """What the card with the least has free; None where nobody knows, and on the CPU."""
+    free = [gpu.free_bytes for gpu in gpus if gpu.free_bytes is not None]
+    if not gpus or len(free) < len(gpus):
+        return None
+    shared = any(gpu.integrated for gpu in gpus)
+    return Room(card=min(free), machine=facts.memory_bytes, shared=shared, spare=spare)
+
+
+def _find(facts: HostFacts, catalog: Catalog, name: str) -> _Named:
+    """The model `name`: a file, one of the catalogue, or what the store has under that name."""
     if names_a_file(name):
-        return _local(facts.local_model, name, context, catalog.defaults.context_ceiling)
+        return _local(facts.local_model, name)
     known = catalog.models.get(name)
-    if known is None:
-        raise PlanRefused(
-            f"no model named {name!r}",
-            f"{did_you_mean(name, catalog.models)}`zluda-stack models list` shows all. The path of "
-            "a GGUF file works too, with a slash in it or .gguf at its end.",
-        )
-    return ModelPlan(
-        name=known.name,
-        catalogued=known,
-        path=None,
-        context=_context(name, context, known.context_length, catalog.defaults.context_ceiling),
-        trained_context=known.context_length,
+    if known is not None:
+        return _of_catalogue(known)
+    if facts.local_model is not None:
+        return structs.replace(_local(facts.local_model, name), name=name)
+    raise PlanRefused(
+        f"no model named {name!r}",
+        f"{did_you_mean(name, catalog.models)}`zluda-stack models list` shows all. The path of "
+        "a GGUF file works too, with a slash in it or .gguf at its end.",
     )
 
 
-def _local(
-    header: LocalModelFacts | None, name: str, context: int | None, ceiling: int
-) -> ModelPlan:
+def _of_catalogue(model: Model) -> _Named:
+    return _Named(name=model.name, catalogued=model, trained=model.context_length)
+
+
+def _local(header: LocalModelFacts | None, name: str) -> _Named:
     if header is None:
         raise PlanRefused(
             f"nothing is known of the file {name}",
@@ -53,13 +120,11 @@ def _local(
         )
     if header.problem is not None:
         raise PlanRefused(f"{header.path}: {header.problem}", "Give the path of a whole GGUF file.")
-    trained = header.context_length
-    return ModelPlan(
+    return _Named(
         name=_served_name(Path(header.path).stem),
-        catalogued=None,
         path=header.path,
-        context=_context(name, context, trained, ceiling),
-        trained_context=trained,
+        trained=header.context_length,
+        shape=header.shape,
     )
 
 
@@ -68,12 +133,74 @@ def _served_name(stem: str) -> str:
     return "-".join(stem.lower().split()) or "local"
 
 
-def _context(name: str, wish: int | None, trained: int | None, ceiling: int) -> int:
-    if wish is None:
-        return min(trained or ceiling, ceiling)
-    if trained is not None and wish > trained:
+def _shape(named: _Named) -> Architecture | None:
+    """None for a model of which nobody can tell what it takes."""
+    return named.shape if named.catalogued is None else architecture_of(named.catalogued)
+
+
+def _usual(named: _Named, wish: int | None, defaults: Defaults) -> int:
+    """The context that was asked for, else the ceiling, as far as the model was trained for it."""
+    context = wish or defaults.context_ceiling
+    return min(context, named.trained or context)
+
+
+def _named(
+    configured: Configured, catalog: Catalog, named: _Named, room: Room | None
+) -> ModelChoice:
+    """The model `named` as it is asked for, or as it fits where that is known."""
+    wish, trained = configured.settings.context, named.trained
+    if wish is not None and trained is not None and wish > trained:
         raise PlanRefused(
-            f"context {wish} is longer than {name} was trained for ({trained} tokens)",
+            f"context {wish} is longer than {named.name} was trained for ({trained} tokens)",
             f"Ask for at most {trained}, or choose a model that was trained for more.",
         )
-    return wish
+    longest = _usual(named, wish, catalog.defaults)
+    shape = None if room is None else _shape(named)
+    if room is None or shape is None:
+        model = _plan(named, longest)
+        return ModelChoice(model=model, decisions=words.as_asked(configured, model))
+    least = [min(floor, longest) for floor in floors(catalog)]
+    fitted = fit(shape, wish, least, longest, room)
+    if fitted is None:
+        other = _other(named, catalog, room)
+        raise words.refusal(named.name, shape, wish or least[-1], room, other)
+    choice = _served(configured, named, fitted, room, "the default")
+    return structs.replace(choice, warnings=_warnings(configured, catalog, named, fitted, room))
+
+
+def _warnings(
+    configured: Configured, catalog: Catalog, named: _Named, fitted: Fitted, room: Room
+) -> tuple[Notice, ...]:
+    warnings = []
+    if configured.settings.model is None:
+        warnings.append(words.nothing_for_coding(named.name, room))
+    if fitted.gpu_layers is not None:
+        other = _other(named, catalog, room)
+        warnings.append(words.partly_on_card(named.name, fitted, room, other))
+    return tuple(warnings)
+
+
+def _other(named: _Named, catalog: Catalog, room: Room) -> str | None:
+    """Another model that fits as a whole and serves a coding client, None where there is none."""
+    best = largest_that_fits(catalog, room, ())
+    return None if best is None or best.model.name == named.name else best.model.name
+
+
+def _served(
+    configured: Configured, named: _Named, fitted: Fitted, room: Room, because: str
+) -> ModelChoice:
+    model = _plan(named, fitted.context)
+    return ModelChoice(
+        model=structs.replace(model, batch=fitted.batch, gpu_layers=fitted.gpu_layers),
+        decisions=words.in_room(configured, named.name, fitted, room, because),
+    )
+
+
+def _plan(named: _Named, context: int) -> ModelPlan:
+    return ModelPlan(
+        name=named.name,
+        catalogued=named.catalogued,
+        path=named.path,
+        context=context,
+        trained_context=named.trained,
+    )

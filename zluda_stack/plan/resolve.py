@@ -18,7 +18,7 @@ from zluda_stack.plan.endpoint import choose_endpoint
 from zluda_stack.plan.engine_needs import engine_needs
 from zluda_stack.plan.gpu import Choice, choose_gpu, describe
 from zluda_stack.plan.images import cpu_images, gpu_images
-from zluda_stack.plan.model import choose_model
+from zluda_stack.plan.model import choose_model, model_anywhere
 from zluda_stack.plan.passthrough import Passthrough, choose_passthrough
 from zluda_stack.plan.types import Decision, EngineName, ModelPlan, Notice, Plan
 from zluda_stack.plan.variant import choose_bases
@@ -36,7 +36,7 @@ def resolve(facts: HostFacts, configured: Configured, catalog: Catalog) -> Plan:
     entry = choose_passthrough(facts, configured, choice.gpus)
     in_docker = bool(choice.gpus) or settings.engine == "docker"
     engine: EngineName = "docker" if in_docker else "embedded"
-    model = choose_model(facts, catalog, settings.model, settings.context)
+    chosen = choose_model(facts, configured, catalog, choice.gpus)
     endpoint = choose_endpoint(facts, configured, catalog.defaults)
     plan = Plan(
         name=settings.name,
@@ -44,20 +44,22 @@ def resolve(facts: HostFacts, configured: Configured, catalog: Catalog) -> Plan:
         headline=_headline(choice, engine),
         gpus=choice.gpus,
         skipped=choice.skipped,
-        model=model,
+        model=chosen.model,
         endpoint=endpoint.endpoint,
         client=None if settings.client == "none" else settings.client,
         threads=settings.threads,
         decisions=(
-            *_decisions(configured, choice, engine, model),
+            *_decisions(configured, choice, engine),
+            *chosen.decisions,
             *entry.decisions,
             endpoint.decision,
         ),
         warnings=choice.warnings
+        + chosen.warnings
         + entry.warnings
         + _unproven(choice, catalog)
         + endpoint.warnings
-        + _client_notices(catalog, configured, model),
+        + _client_notices(catalog, configured, chosen.model),
         unmet=choice.unmet
         + entry.unmet
         + engine_needs(facts, engine, catalog.host)
@@ -65,25 +67,32 @@ def resolve(facts: HostFacts, configured: Configured, catalog: Catalog) -> Plan:
         + _terms(choice, settings, catalog),
     )
     if in_docker:
-        return _in_containers(plan, entry, settings, catalog)
+        anywhere = model_anywhere(facts, configured, catalog)
+        return _in_containers(plan, entry, anywhere, settings, catalog)
     if configured.given("variant") or configured.given("base"):
         # Nothing of it is used here; a name that does not exist is told all the same.
         choose_bases(catalog, settings.variant, settings.base)
     return plan
 
 
-def _in_containers(plan: Plan, entry: Passthrough, settings: Settings, catalog: Catalog) -> Plan:
+def _in_containers(
+    plan: Plan, entry: Passthrough, anywhere: ModelPlan, settings: Settings, catalog: Catalog
+) -> Plan:
+    """The plan with what runs in containers, which is the same for every host.
+
+    `anywhere` is the model as it is served where nothing is known of the card.
+    """
     bases = choose_bases(catalog, settings.variant, settings.base)
     host = containers.host_environment(
         plan.gpus, entry, plan.model, plan.endpoint, terms_accepted=settings.accept_cuda_eula
     )
     if plan.gpu is None:
         images = cpu_images(catalog, bases)
-        services = containers.cpu_services(catalog, images, plan.model, plan.threads)
+        services = containers.cpu_services(catalog, images, anywhere, plan.threads)
         volumes = containers.CPU_VOLUMES
     else:
         images = gpu_images(catalog, settings, bases, plan.gpu)
-        services = containers.gpu_services(catalog, images, plan.model, plan.gpus, entry)
+        services = containers.gpu_services(catalog, images, anywhere, plan.gpus, entry)
         volumes = containers.gpu_volumes(plan.gpus)
     *servers, endpoint = services
     return structs.replace(
@@ -140,9 +149,7 @@ def _terms(choice: Choice, settings: Settings, catalog: Catalog) -> tuple[Notice
     )
 
 
-def _decisions(
-    configured: Configured, choice: Choice, engine: EngineName, model: ModelPlan
-) -> tuple[Decision, ...]:
+def _decisions(configured: Configured, choice: Choice, engine: EngineName) -> tuple[Decision, ...]:
     def because(key: str, otherwise: str) -> str:
         return f"given ({configured.origin(key)})" if configured.given(key) else otherwise
 
@@ -152,12 +159,6 @@ def _decisions(
             what="gpu",
             value=choice.gpu.target if choice.gpu else "none",
             because=because("gpu", choice.because),
-        ),
-        Decision(what="model", value=model.name, because=because("model", "the default")),
-        Decision(
-            what="context",
-            value=str(model.context),
-            because=because("context", "what the model was trained for, within the ceiling"),
         ),
     )
 

@@ -85,5 +85,16 @@ def running_stacks(stacks_dir: Path) -> tuple[RunningStack, ...]:
             port = msgspec.json.decode(mark.read_bytes(), type=Mark).port
         except (OSError, msgspec.MsgspecError):
             continue
-        found.append(RunningStack(name=mark.parent.name, port=port))
+        folder = StackFolder(mark.parent)
+        found.append(RunningStack(name=mark.parent.name, port=port, free_bytes=_free(folder)))
     return tuple(found)
+
+
+def _free(folder: StackFolder) -> dict[str, int]:
+    plan = read_plan(folder)
+    cards = () if plan is None else plan.gpus
+    return {
+        gpu.pci: gpu.free_bytes
+        for gpu in cards
+        if gpu.pci is not None and gpu.free_bytes is not None
+    }

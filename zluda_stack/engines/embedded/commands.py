@@ -33,6 +33,7 @@ def inference(plan: Plan, model: Path) -> tuple[str, ...]:
         *("--model", str(model)),
         *("--alias", plan.model.name, "--alias", "default"),
         *("--context", str(plan.model.context)),
+        *("--batch", str(plan.model.batch)),
         *threads,
     )
 

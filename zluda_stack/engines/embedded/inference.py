@@ -19,6 +19,7 @@ def _arguments() -> argparse.ArgumentParser:
     parser.add_argument("--model", required=True, help="GGUF file")
     parser.add_argument("--alias", action="append", required=True, help="name it is served under")
     parser.add_argument("--context", type=int, required=True, help="context length in tokens")
+    parser.add_argument("--batch", type=int, help="tokens of a prompt that are computed at a time")
     parser.add_argument("--threads", type=int, help="CPU threads; llama.cpp chooses without")
     return parser
 
@@ -40,6 +41,8 @@ def _parameters(options: argparse.Namespace, folder: StackFolder) -> xllamacpp.C
     # pages in; the key is the endpoint's, before a socket that only this user can open.
     parameters.cors_origins = ""
     parameters.endpoint_metrics = True
+    if options.batch is not None:
+        parameters.n_ubatch = options.batch
     if options.threads is not None:
         parameters.cpuparams.n_threads = options.threads
     return parameters

@@ -1,0 +1,141 @@
+"""Why a model is served as it is, with the numbers, and why it cannot be."""
+
+from __future__ import annotations
+
+from zluda_stack.catalog.schema import Client, ClientMode, Model
+from zluda_stack.errors import PlanRefused
+from zluda_stack.models.architecture import Architecture
+from zluda_stack.models.fit import COMPARED
+from zluda_stack.plan.model_fit import BATCHES, Fitted, Room, longest_context, smallest
+from zluda_stack.plan.types import Decision, ModelPlan, Notice
+from zluda_stack.settings import Configured
+from zluda_stack.units import gibibytes, gigabytes
+
+_WITHIN_CEILING = "what the model was trained for, within the ceiling"
+# A smaller download is over before anybody asks what it was.
+_LARGE = 1_000_000_000
+
+
+def largest(client: Client, mode: ClientMode, context: int | None) -> str:
+    """Why a model was chosen that nobody named; `context` is what was asked for."""
+    how = "" if mode == client.modes[0] else f" {mode.title}"
+    wanted = f"the {mode.context_floor} tokens that {client.title}{how} needs"
+    if context is not None:
+        wanted = f"a context of {context} tokens"
+    return f"the largest that calls tools and fits with {wanted}"
+
+
+def as_asked(configured: Configured, model: ModelPlan) -> tuple[Decision, ...]:
+    """The decisions on a model of which nobody knows whether it fits."""
+    return (
+        _decision(configured, "model", model.name, "the default"),
+        _decision(configured, "context", str(model.context), _WITHIN_CEILING),
+    )
+
+
+def in_room(
+    configured: Configured, name: str, fitted: Fitted, room: Room, because: str
+) -> tuple[Decision, ...]:
+    """The decisions on a model that was fitted into `room`; `because` is why it and no other."""
+    partly = fitted.gpu_layers is not None
+    context = (
+        "enough for a client; the rest of the card is for layers"
+        if partly
+        else "as much as fits with it, within the ceiling"
+    )
+    decided = [
+        _decision(configured, "model", name, because),
+        _decision(configured, "context", str(fitted.context), context),
+        Decision(what="memory", value=gibibytes(fitted.needs.total), because=_parts(fitted, room)),
+    ]
+    if fitted.batch != BATCHES[0]:
+        because = f"{BATCHES[0]} tokens of a prompt at a time leave too little memory"
+        decided.append(Decision(what="batch", value=str(fitted.batch), because=because))
+    if partly:
+        because = "no more fit on the card; the others are left to the CPU"
+        decided.append(Decision(what="layers", value=_layers(fitted), because=because))
+    return tuple(decided)
+
+
+def _layers(fitted: Fitted) -> str:
+    """How many layers are on the card; llama.cpp counts the output as one, which is there first."""
+    return f"{(fitted.gpu_layers or 1) - 1} of {len(fitted.model.layers)}"
+
+
+def download(model: Model | None, shape: Architecture | None) -> tuple[Decision, ...]:
+    """What fetching a large model of the catalogue takes, and its terms."""
+    if model is None:
+        return ()
+    estimate = 0 if shape is None else sum(tensor.bytes or 0 for tensor in shape.tensors)
+    size = model.size or estimate
+    if size < _LARGE:
+        return ()
+    about = "" if model.size else "about "
+    unverified = any(file.sha256 is None for file in model.files)
+    known = "; its sha256 is unverified: that of the first download is kept" if unverified else ""
+    licence = f"fetched unless it is here; licence {model.licence}"
+    return (Decision(what="download", value=about + gigabytes(size), because=f"{licence}{known}"),)
+
+
+def nothing_for_coding(default: str, room: Room) -> Notice:
+    """The default model is one that cannot work with a coding client."""
+    return Notice(
+        code="no-coding-model",
+        message=f"no model of the catalogue that calls tools fits the {gibibytes(room.card)} that "
+        f"are free on the card; {default} shows that the stack works, and little more",
+        hint="Close what else uses the card, or name a model with --model: layers that do not fit "
+        "are left to the CPU.",
+    )
+
+
+def partly_on_card(name: str, fitted: Fitted, room: Room, other: str | None) -> Notice:
+    """Some layers are left to the CPU; `other` is a model that fits as a whole."""
+    return Notice(
+        code="partly-on-card",
+        message=f"{name} does not fit the {gibibytes(room.card)} that are free on the card: "
+        f"{_layers(fitted)} layers are computed there, the others "
+        f"({gibibytes(fitted.needs.host)}) by the CPU, which is many times slower",
+        hint=_other(other),
+    )
+
+
+def refusal(
+    name: str, shape: Architecture, context: int, room: Room, other: str | None
+) -> PlanRefused:
+    """Why `name` cannot be served with `context`, and what could; `other` is a model that fits."""
+    wanted = smallest(shape, context).total
+    message = (
+        f"{name} with a context of {context} tokens takes {gibibytes(wanted)} of memory, and "
+        f"{gibibytes(room.card)} are free on the card"
+    )
+    shorter = longest_context(shape, context, room)
+    if shorter is not None:
+        larger = "" if other is None else f" {_other(other)}"
+        return PlanRefused(message, f"With --context {shorter} it fits.{larger}")
+    if room.machine is not None:
+        message += f"; this machine's {gibibytes(room.machine)} do not hold the rest"
+    return PlanRefused(message, _other(other))
+
+
+def _decision(configured: Configured, what: str, value: str, otherwise: str) -> Decision:
+    given = f"given ({configured.origin(what)})" if configured.given(what) else otherwise
+    return Decision(what=what, value=value, because=given)
+
+
+def _parts(fitted: Fitted, room: Room) -> str:
+    found, shape = fitted.needs, fitted.model
+    parts = {
+        "weights": found.weights,
+        "KV cache": found.cache + found.states,
+        "computing": found.compute + found.scratch,
+        "CUDA": found.runtime,
+    }
+    told = ", ".join(f"{what} {size / 2**30:.1f}" for what, size in parts.items())
+    estimate = "" if shape.name in COMPARED else f"; an estimate for {shape.name} models"
+    return f"{told}; {gibibytes(room.card)} are free on the card{estimate}"
+
+
+def _other(name: str | None) -> str:
+    if name is None:
+        return "`zluda-stack models list` shows smaller models."
+    return f"{name} fits as a whole: --model {name}"
