@@ -7,6 +7,7 @@ src/models/*.cpp, read 2026-11-30), so that an absent key means here what it mea
 from __future__ import annotations
 
 from collections import Counter
+from functools import lru_cache
 from pathlib import Path
 
 from msgspec import Struct
@@ -191,7 +192,12 @@ def _loaded(tensors: tuple[Tensor, ...], layers: int) -> tuple[Tensor, ...]:
 
 def block_of(tensor: Tensor) -> int | None:
     """The number of the layer that the tensor belongs to, None for those of no layer."""
-    start, _, rest = tensor.name.partition(".")
+    return _block_named(tensor.name)
+
+
+@lru_cache(1 << 14)  # the names are the same from model to model, and asked for again and again
+def _block_named(name: str) -> int | None:
+    start, _, rest = name.partition(".")
     number = rest.partition(".")[0]
     return int(number) if start == "blk" and number.isdecimal() and len(number) < 6 else None
 

@@ -9,6 +9,7 @@ architectures. tests/data/fit-measured.yml has those numbers, and the tests comp
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from math import prod
 from typing import Literal, get_args
@@ -94,12 +95,12 @@ def needs(model: Architecture, serving: Serving) -> Needs:
     on_card = model.layers[first:]
     return Needs(
         weights=weights,
-        cache=sum(_cache(model, layer, serving) for layer in on_card),
+        cache=_caches(model, on_card, serving),
         states=sum(layer.recurrent for layer in on_card) * _FLOAT * serving.slots,
         compute=_compute(model, serving) + _copied_weights(model, first),
         scratch=_scratch(model, serving),
         runtime=RUNTIME,
-        host=host + sum(_cache(model, layer, serving) for layer in model.layers[:first]),
+        host=host + _caches(model, model.layers[:first], serving),
     )
 
 
@@ -115,11 +116,13 @@ def largest_context(model: Architecture, serving: Serving, memory: int) -> int |
 
     if fits(ceiling):
         return ceiling
-    low, high = 0, -(-ceiling // CELLS)
+    if not fits(CELLS):
+        return None
+    low, high = 1, -(-ceiling // CELLS)
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (middle, high) if fits(middle * CELLS) else (low, middle)
-    return low * CELLS or None
+    return low * CELLS
 
 
 def most_layers(model: Architecture, serving: Serving, memory: int) -> int | None:
@@ -187,8 +190,12 @@ def _padded(count: int) -> int:
     return -(-count // CELLS) * CELLS
 
 
-def _cache(model: Architecture, layer: Layer, serving: Serving) -> int:
-    return _cells(layer, serving) * sum(_token(model, layer, serving))
+def _caches(model: Architecture, layers: Iterable[Layer], serving: Serving) -> int:
+    """The caches of all these; most layers are alike."""
+    return sum(
+        count * _cells(layer, serving) * sum(_token(model, layer, serving))
+        for layer, count in Counter(layers).items()
+    )
 
 
 def _compute(model: Architecture, serving: Serving) -> int:
@@ -225,7 +232,7 @@ def _attention(model: Architecture, serving: Serving, token: int) -> int:
     if serving.attention == "flash":
         return alive
     copied = _most(
-        _cells(layer, serving) * max(_token(model, layer, serving)) for layer in model.layers
+        _cells(layer, serving) * max(_token(model, layer, serving)) for layer in set(model.layers)
     )
     return alive + copied + _scores(model, serving) * token
 
