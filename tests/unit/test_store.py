@@ -23,7 +23,7 @@ from tests.unit.model_wheels import (
     with_file,
     write_wheel,
 )
-from zluda_stack.catalog.schema import HubModel, Model
+from zluda_stack.catalog.schema import Model
 from zluda_stack.errors import HostProblem, PlanRefused, UsageError
 from zluda_stack.models.pip_download import PipOutput
 from zluda_stack.models.store import EntryState, Store
@@ -200,12 +200,13 @@ def test_a_store_in_a_place_that_cannot_be_written_is_a_host_problem(
         Store(tmp_path / "file" / "store").ensure(model_of(wheel), Silent())
 
 
-def test_a_model_of_a_hub_is_refused_with_the_way_that_works(wheel: Path, store: Store) -> None:
-    hub = HubModel(repository="a/b", revision=None)
-    model = msgspec.structs.replace(model_of(wheel), pypi=None, hub=hub)
-    with pytest.raises(PlanRefused, match="later version") as caught:
-        store.ensure(model, Silent())
-    assert "path of a GGUF file" in caught.value.hint
+def test_a_model_without_a_source_is_refused_with_the_way_that_works(
+    wheel: Path, store: Store
+) -> None:
+    nowhere = msgspec.structs.replace(model_of(wheel), pypi=None)
+    with pytest.raises(PlanRefused, match="can be fetched") as caught:
+        store.ensure(nowhere, Silent())
+    assert "models import FILE" in caught.value.hint
 
 
 def test_two_pulls_at_once_fetch_once_and_both_get_the_model(

@@ -61,7 +61,14 @@ class FakeSource:
     def commands(self, folder: Path) -> tuple[tuple[str, ...], ...]:  # noqa: ARG002
         return ()
 
-    def fetch(self, file: ModelFile, folder: Path, progress: Progress, lock: int) -> Fetched:  # noqa: ARG002
+    def fetch(
+        self,
+        offer: Offer,  # noqa: ARG002
+        file: ModelFile,
+        folder: Path,
+        progress: Progress,  # noqa: ARG002
+        lock: int,  # noqa: ARG002
+    ) -> Fetched:
         name = Path(file.name).name
         if name == self.broken:
             raise HostProblem("the line is cut")
@@ -76,7 +83,7 @@ class FakeSource:
 @pytest.fixture
 def source(monkeypatch: pytest.MonkeyPatch) -> FakeSource:
     made = FakeSource(model_of())
-    monkeypatch.setattr(store_module, "source_of", lambda _: made)
+    monkeypatch.setattr(store_module, "source_of", lambda *_: made)
     return made
 
 

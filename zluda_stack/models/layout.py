@@ -17,9 +17,10 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta, Struct
 
-from zluda_stack.catalog.schema import HubModel, Model, ModelFile, Sha256
+from zluda_stack.catalog.schema import HubModel, ModelFile, Sha256
 from zluda_stack.errors import UsageError
 from zluda_stack.files import write_atomic
+from zluda_stack.models.wanted import WantedModel
 
 # A file name and nothing else: a record can come from another machine.
 FileName = Annotated[str, Meta(pattern=r"^(?!\.{1,2}\Z)[^/\x00-\x1f\x7f]{1,200}\Z")]
@@ -30,11 +31,29 @@ _ALL_NAMES = ".names"
 
 
 class StoredFile(Struct, frozen=True, kw_only=True):
-    """One whole file of a model, by its content; `size` in bytes."""
+    """One whole file of a model, by its content; `size` in bytes.
+
+    `origin` is its name at the source where that keeps it in a folder.
+    """
 
     name: FileName
     sha256: Sha256
     size: Annotated[int, Meta(ge=0)]
+    origin: Annotated[str, Meta(max_length=1000)] | None = None
+
+    @property
+    def source_name(self) -> str:
+        """What the source calls it."""
+        return self.origin or self.name
+
+
+def stored_file(file: ModelFile, sha256: str, size: int) -> StoredFile:
+    """The record of `file`, whose content has been seen."""
+    name = stored_name(file)
+    origin = file.name.partition("?")[0]
+    return StoredFile(
+        name=name, sha256=sha256, size=size, origin=None if origin == name else origin
+    )
 
 
 class Record(Struct, frozen=True, kw_only=True):
@@ -59,8 +78,8 @@ class Record(Struct, frozen=True, kw_only=True):
         """Bytes of all files together."""
         return sum(file.size for file in self.files)
 
-    def is_of(self, model: Model) -> bool:
-        """True when this is what the catalogue means by `model`, as far as it says."""
+    def is_of(self, model: WantedModel) -> bool:
+        """True when this is what is wanted with `model`, as far as that says."""
         if len(self.files) != len(model.files):
             return False
         pairs = zip(self.files, model.files, strict=True)
@@ -71,8 +90,8 @@ class Record(Struct, frozen=True, kw_only=True):
 
 
 def stored_name(file: ModelFile) -> str:
-    """The name of a catalogue's file without the folder that its source keeps it in."""
-    return PurePosixPath(file.name).name
+    """The name of a file without the folder and the query by which its source knows it."""
+    return PurePosixPath(file.name.partition("?")[0]).name
 
 
 def checked_name(name: str) -> str:

