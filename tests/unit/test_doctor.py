@@ -273,6 +273,18 @@ def test_a_model_that_the_disk_cannot_hold_is_told() -> None:
     assert ids(examined(facts), Status.FAIL) == ["model.no-room"]
     here = StackFacts(engine="embedded", model="smollm2-135m", model_ready=True)
     assert ids(examined(structs.replace(facts, stack=here)), Status.FAIL) == []
+    radeon = host(RADEON)
+    full = structs.replace(radeon, docker=structs.replace(radeon.docker, free_bytes=10 << 30))
+    built = structs.replace(full, stack=StackFacts(engine="docker", images_missing=()))
+    told = finding(examined(built), "model.no-room")
+    assert (told.status, "Docker's disk" in told.evidence) == (Status.FAIL, True)
+
+
+def test_layers_that_are_left_to_the_cpu_are_told() -> None:
+    found = examined("rx-7600-gfx1102", model="qwen3-coder-30b-a3b")
+    told = finding(found, "model.too-large")
+    assert told.status is Status.WARN
+    assert "of 48 layers" in told.evidence
 
 
 def test_only_what_has_to_be_built_counts_for_the_disk() -> None:

@@ -11,6 +11,10 @@ from zluda_stack.plan.types import Decision, ModelPlan, Notice
 from zluda_stack.settings import Configured
 from zluda_stack.units import gibibytes, gigabytes
 
+# What the doctor asks a plan for: the decision on a model that was fitted, and a notice.
+MEMORY = "memory"
+PARTLY_ON_CARD = "partly-on-card"
+
 _WITHIN_CEILING = "what the model was trained for, within the ceiling"
 # A smaller download is over before anybody asks what it was.
 _LARGE = 1_000_000_000
@@ -46,7 +50,7 @@ def in_room(
     decided = [
         _decision(configured, "model", name, because),
         _decision(configured, "context", str(fitted.context), context),
-        Decision(what="memory", value=gibibytes(fitted.needs.total), because=_parts(fitted, room)),
+        Decision(what=MEMORY, value=gibibytes(fitted.needs.total), because=_parts(fitted, room)),
     ]
     if fitted.batch != BATCHES[0]:
         because = f"{BATCHES[0]} tokens of a prompt at a time leave too little memory"
@@ -91,7 +95,7 @@ def nothing_for_coding(default: str, room: Room) -> Notice:
 def partly_on_card(name: str, fitted: Fitted, room: Room, other: str | None) -> Notice:
     """Some layers are left to the CPU; `other` is a model that fits as a whole."""
     return Notice(
-        code="partly-on-card",
+        code=PARTLY_ON_CARD,
         message=f"{name} does not fit the {gibibytes(room.card)} that are free on the card: "
         f"{_layers(fitted)} layers are computed there, the others "
         f"({gibibytes(fitted.needs.host)}) by the CPU, which is many times slower",

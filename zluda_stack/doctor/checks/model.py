@@ -6,8 +6,16 @@ import shlex
 
 from zluda_stack.doctor.subject import Subject
 from zluda_stack.doctor.types import Check, Fix, Verdict, fail, ok, skip, warn
+from zluda_stack.plan.model_words import MEMORY, PARTLY_ON_CARD
 from zluda_stack.plan.types import ModelPlan
 from zluda_stack.units import megabytes
+
+_FREE_STORE = Fix(
+    command="zluda-stack models list", then="`zluda-stack models rm NAME` frees space."
+)
+_FREE_DOCKER = Fix(
+    command="docker system df", then="Remove what you do not need, or take a smaller model."
+)
 
 
 def _size(subject: Subject) -> int | None:
@@ -21,17 +29,20 @@ def _size(subject: Subject) -> int | None:
 
 
 def _no_room(subject: Subject) -> Verdict:
-    plan, stack, free = subject.plan, subject.facts.stack, subject.facts.models_free_bytes
-    size = _size(subject)
-    fetched_here = plan is not None and plan.engine == "embedded" and plan.model.path is None
-    if not fetched_here or size is None or free is None or free >= size:
+    plan, stack, size = subject.plan, subject.facts.stack, _size(subject)
+    if plan is None or plan.model.path is not None or size is None:
         return ok()
-    if stack is not None and stack.model_ready:
+    if stack is not None and (stack.model_ready or stack.state == "running"):
+        return ok()
+    free, where, fix = subject.facts.models_free_bytes, "its folder", _FREE_STORE
+    if plan.engine == "docker":
+        free, where, fix = subject.facts.docker.free_bytes, "Docker's disk", _FREE_DOCKER
+    if free is None or free >= size:
         return ok()
     return fail(
-        f"the model takes {megabytes(size)}, its folder has {megabytes(free)} free",
+        f"the model takes {megabytes(size)}, {where} has {megabytes(free)} free",
         "the download would stop in its middle",
-        Fix(command="zluda-stack models list", then="`zluda-stack models rm NAME` frees space."),
+        fix,
     )
 
 
@@ -57,13 +68,18 @@ def _not_whole(model: ModelPlan) -> Verdict:
 
 
 def _too_large(subject: Subject) -> Verdict:
-    size, (have, what) = _size(subject), _memory(subject)
-    if size is None or have is None or size <= have:
+    plan, size, (have, what) = subject.plan, _size(subject), _memory(subject)
+    other = Fix(command="zluda-stack models list", then="Take a smaller model, or more quantised.")
+    for warning in () if plan is None else plan.warnings:
+        if warning.code == PARTLY_ON_CARD:
+            return warn(warning.message, "every answer waits for the CPU", other)
+    fitted = plan is not None and any(each.what == MEMORY for each in plan.decisions)
+    if fitted or size is None or have is None or size <= have:
         return ok()
     return warn(
         f"the model's file is {megabytes(size)}, {what} {megabytes(have)}",
         "what does not fit is computed on the CPU or read from disk again and again: very slow",
-        Fix(command="zluda-stack models list", then="Take a smaller model, or more quantised."),
+        other,
     )
 
 
