@@ -53,7 +53,7 @@ def close(predicted: int, mebibytes: float) -> None:
     assert predicted - mebibytes * MIB <= max(32 * MIB, 0.05 * mebibytes * MIB)
 
 
-@pytest.mark.parametrize("row", measured(), ids=lambda row: f"{row['shape']}-{row['context']}")
+@pytest.mark.parametrize("row", measured(), ids=lambda row: f"{row['shape']}-{row['context']}-{row['batch']}")
 def test_it_is_what_llama_cpp_allocated_on_a_card(
     models: dict[str, Architecture], row: dict[str, Any]
 ) -> None:

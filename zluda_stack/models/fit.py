@@ -39,6 +39,7 @@ COMPARED = frozenset(
 )
 _TYPES = {kind.name.lower(): (kind.block, kind.size) for kind in TENSOR_TYPES.values()}
 CELLS = 256  # llama-context.cpp and llama-kv-cache-iswa.cpp pad the context to it
+_COPIES_FROM = 512
 _FLOAT = 4
 _HALF = 2
 # The legacy pool of ggml-cuda.cu takes 5 % more than it is asked for.
@@ -231,10 +232,21 @@ def _attention(model: Architecture, serving: Serving, token: int) -> int:
         alive += model.experts_used * model.expert_wide * token
     if serving.attention == "flash":
         return alive
-    copied = _most(
+    return alive + _copied_keys(model, serving) + _scores(model, serving) * token
+
+
+def _copied_keys(model: Architecture, serving: Serving) -> int:
+    """A copy of one layer's cached keys or values, where there was one.
+
+    Of batches below 512 tokens only latent attention has it, or a model that is partly on the
+    host (nine architectures, batches of 64 to 1,024 tokens).
+    """
+    whole = _first_on_card(model, serving) == 0
+    if serving.batch < _COPIES_FROM and whole and not model.latent:
+        return 0
+    return _most(
         _cells(layer, serving) * max(_token(model, layer, serving)) for layer in set(model.layers)
     )
-    return alive + copied + _scores(model, serving) * token
 
 
 def _scores(model: Architecture, serving: Serving) -> int:
