@@ -39,3 +39,10 @@ class BrokeOff(Fault):
 
     def __init__(self) -> None:
         super().__init__(502, BROKE_OFF)
+
+
+class OtherShape(Fault):
+    """What the server says is not as its API has it."""
+
+    def __init__(self, what: str = "answer") -> None:
+        super().__init__(502, f"the model server's {what} has another shape")

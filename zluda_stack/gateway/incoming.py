@@ -15,6 +15,7 @@ from zluda_stack.gateway.headers import Headers
 # What is read ahead of a client that takes its time.
 _AHEAD_BYTES = 256 * 1024
 _HEAD_BYTES = 64 * 1024
+_NO_STATUS = 600  # and above
 _FRAMED = frozenset({b"content-length", b"transfer-encoding"})
 
 
@@ -118,6 +119,8 @@ class Incoming(asyncio.Protocol):
     def on_headers_complete(self) -> None:
         """The head is whole."""
         status = self._parser.get_status_code()
+        if status >= _NO_STATUS:
+            raise BrokeOff
         if status >= HTTPStatus.OK:
             self._status = status
             self._complete = self._without_body

@@ -16,6 +16,7 @@ from msgspec import Struct
 from zluda_stack.gateway.chat_events import KEEP_ALIVE
 from zluda_stack.gateway.errors import INCOMPLETE, Fault, invalid
 from zluda_stack.gateway.events import WholeEvents
+from zluda_stack.gateway.failures import OtherShape
 
 INFILL = b"/infill"
 
@@ -108,7 +109,7 @@ def _read(data: bytes) -> _Filled:
     try:
         filled = msgspec.json.decode(data, type=_Filled)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise Fault(502, "the model server's answer has another shape") from error
+        raise OtherShape from error
     if filled.error is not None:
         raise Fault(502, str(filled.error.get("message", INCOMPLETE)))
     return filled

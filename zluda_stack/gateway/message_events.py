@@ -15,6 +15,7 @@ import msgspec
 from zluda_stack.gateway import errors
 from zluda_stack.gateway.errors import INCOMPLETE, Dialect, Fault
 from zluda_stack.gateway.events import WholeEvents, events_of
+from zluda_stack.gateway.failures import OtherShape
 from zluda_stack.gateway.refusals import fault_of
 
 PING = b'event: ping\ndata: {"type":"ping"}\n\n'
@@ -53,7 +54,7 @@ class MessageEvents:
         return message_start(self._model, self._usage)
 
     def feed(self, chunk: bytes) -> bytes:
-        """What to send for `chunk`; always whole events."""
+        """What to send for `chunk`; always whole events. Raises Fault."""
         data = self._events.feed(chunk)
         if not self._settled and data:
             data = self._head(data)
@@ -79,8 +80,8 @@ class MessageEvents:
             return data if self._begun else self.begin(0) + data
         first, end, others = data.partition(b"\n\n")
         event = _data_of(first)
-        message: JsonObject = event.get("message") or {}
-        self._usage = message.get("usage") or {}
+        message = _object_in(event, "message")
+        self._usage = _object_in(message, "usage")
         if self._begun:
             return others
         message["id"] = new_id()
@@ -91,9 +92,9 @@ class MessageEvents:
     def _tail(self, event: bytes) -> bytes:
         if event.startswith(_DELTA):
             told = _data_of(event)
-            delta: JsonObject = told.get("delta") or {}
+            delta = _object_in(told, "delta")
             told["delta"] = {**delta, **stop_of(delta, self._stop_sequences)}
-            told["usage"] = {**self._usage, **(told.get("usage") or {})}
+            told["usage"] = {**self._usage, **_object_in(told, "usage")}
             return sse(told)
         if event.startswith(_ERROR):
             fault = fault_of(Dialect.ANTHROPIC, 500, b'{"error":%s}' % _line(event))
@@ -142,4 +143,15 @@ def _line(event: bytes) -> bytes:
 
 
 def _data_of(event: bytes) -> JsonObject:
-    return msgspec.json.decode(_line(event), type=JsonObject)
+    try:
+        return msgspec.json.decode(_line(event), type=JsonObject)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise OtherShape("stream") from error
+
+
+def _object_in(told: JsonObject, name: str) -> JsonObject:
+    """The object `name` of what was told, {} when it is left out. Raises Fault."""
+    value = told.get(name) or {}
+    if not isinstance(value, dict):
+        raise OtherShape("stream")
+    return value

@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from zluda_stack.gateway.errors import Dialect, Fault
+from zluda_stack.gateway.failures import OtherShape
 
 # What the server says when it fails itself; every other 500 is its word on the request.
 _SERVERS_OWN = re.compile(
@@ -33,7 +34,9 @@ class _Answer(Struct):
 
 
 def fault_of(dialect: Dialect, status: int, answer: bytes) -> Fault:
-    """The fault to tell a caller of `dialect` for an error `answer` of the model server."""
+    """The fault to tell a caller of `dialect` for an `answer` that is not the one asked for."""
+    if status < HTTPStatus.BAD_REQUEST:
+        return OtherShape()
     error = _read(answer)
     if error.n_prompt_tokens is not None and error.n_ctx is not None:
         return too_long(dialect, error.n_prompt_tokens, error.n_ctx)

@@ -9,7 +9,7 @@ own client puts a stream together, which then fails.
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -17,8 +17,10 @@ from msgspec import Struct
 from zluda_stack.gateway.chat_events import ChatEvents
 from zluda_stack.gateway.errors import invalid
 from zluda_stack.gateway.events import events_of
+from zluda_stack.gateway.failures import OtherShape
 
 JsonObject = dict[str, Any]
+_Struct = TypeVar("_Struct", bound=Struct)
 
 _COMPLETED = b"event: response.completed\n"
 _DATA = b"data: {"
@@ -32,7 +34,12 @@ class _Usage(Struct):
 
 
 class _Response(Struct):
-    usage: _Usage = msgspec.field(default_factory=_Usage)
+    usage: _Usage | None = None
+    output: list[JsonObject] | None = None
+
+
+class _Ended(Struct):
+    response: msgspec.Raw
 
 
 class _Request(Struct):
@@ -48,7 +55,7 @@ def limit_of(content: bytes) -> int | None:
 
 
 def told(response: bytes, limit: int | None) -> bytes:
-    """`response`, a whole one, with its true status."""
+    """`response`, a whole one, with its true status. Raises Fault."""
     return _incomplete(response) if _is_cut_off(response, limit) else response
 
 
@@ -62,7 +69,7 @@ class ResponseEvents(ChatEvents):
         self._items: dict[bytes, int] = {}
 
     def feed(self, chunk: bytes) -> bytes:
-        """What to send for `chunk`; always whole events."""
+        """What to send for `chunk`; always whole events. Raises Fault."""
         data = super().feed(chunk)
         if _COMPLETED in data:
             self._complete = True
@@ -87,12 +94,12 @@ class ResponseEvents(ChatEvents):
     def _ended(self, event: bytes) -> bytes:
         if not event.startswith(_COMPLETED):
             return event
-        told = msgspec.json.decode(event.partition(b"data: ")[2], type=dict[str, msgspec.Raw])
-        response = bytes(told["response"])
+        data = event.partition(b"data: ")[2]
+        response = bytes(_read(data, _Ended).response)
         if not _is_cut_off(response, self._limit):
             return event
         ended = {
-            **told,
+            **msgspec.json.decode(data, type=dict[str, msgspec.Raw]),
             "type": "response.incomplete",
             "response": msgspec.Raw(_incomplete(response)),
         }
@@ -102,7 +109,8 @@ class ResponseEvents(ChatEvents):
 def _is_cut_off(response: bytes, limit: int | None) -> bool:
     if limit is None:
         return False
-    return msgspec.json.decode(response, type=_Response).usage.output_tokens >= limit
+    usage = _read(response, _Response).usage
+    return usage is not None and usage.output_tokens >= limit
 
 
 def _incomplete(response: bytes) -> bytes:
@@ -111,3 +119,10 @@ def _incomplete(response: bytes) -> bytes:
         item["status"] = "incomplete"
     reason = {"reason": "max_output_tokens"}
     return msgspec.json.encode({**whole, "status": "incomplete", "incomplete_details": reason})
+
+
+def _read(data: bytes, kind: type[_Struct]) -> _Struct:
+    try:
+        return msgspec.json.decode(data, type=kind)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise OtherShape from error

@@ -142,7 +142,7 @@ class StreamedAnswer:
 
     async def _pass(self, response: Answer, chunks: AsyncIterator[bytes], first: bytes) -> None:
         exchange, editor = self._exchange, self._editor
-        if not response.is_event_stream:
+        if not (response.is_success and response.is_event_stream):
             data = first + b"".join([chunk async for chunk in chunks])
             raise fault_of(exchange.dialect, response.status_code, data)
         if not exchange.streaming:
@@ -174,7 +174,7 @@ async def whole_answer(
         if response.status_code == HTTPStatus.SERVICE_UNAVAILABLE:
             raise StillLoading
         data = await response.read()
-        if response.is_error:
+        if response.is_event_stream or not response.is_success:
             raise fault_of(exchange.dialect, response.status_code, data)
         headers = end_to_end(response.headers)
         return response.status_code, headers, data

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from zluda_stack.gateway.errors import Fault
+from zluda_stack.gateway.failures import OtherShape
 from zluda_stack.gateway.message_events import new_id
 
 JsonObject = dict[str, Any]
@@ -100,7 +100,7 @@ def message_of(
             choice.finish_reason = "tool_calls"  # whatever ended the others
         content = _content(choice.message)
     except (msgspec.MsgspecError, UnicodeDecodeError, IndexError) as error:
-        raise Fault(502, "the model server's answer has another shape") from error
+        raise OtherShape from error
     return {
         "id": new_id(),
         "type": "message",

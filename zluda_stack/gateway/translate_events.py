@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from zluda_stack.gateway.errors import INCOMPLETE, Dialect, Fault
 from zluda_stack.gateway.events import WholeEvents
+from zluda_stack.gateway.failures import OtherShape
 from zluda_stack.gateway.message_events import PING, message_start, sse
 from zluda_stack.gateway.refusals import fault_of
 from zluda_stack.gateway.translate_answer import Said, ToolCall, Usage, stop_of
@@ -83,7 +84,7 @@ class TranslatedEvents:
         try:
             chunk = msgspec.json.decode(data, type=_Chunk)
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-            raise Fault(502, "the model server's stream has another shape") from error
+            raise OtherShape("stream") from error
         if chunk.error is not None:
             raise fault_of(Dialect.ANTHROPIC, 500, data)
         told = b"" if self._begun else self.begin(0)

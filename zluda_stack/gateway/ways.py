@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from zluda_stack.gateway.errors import Fault
+from zluda_stack.gateway.failures import OtherShape
 from zluda_stack.gateway.forced_tool import ForcedToolEvents, call_schema, forced, forced_message
 from zluda_stack.gateway.message_events import MessageEvents, new_id, stop_of
 from zluda_stack.gateway.messages import MessagesRequest
@@ -82,6 +82,6 @@ def _renamed(model: str, stop_sequences: tuple[str, ...], answer: bytes) -> Json
     try:
         message = msgspec.json.decode(answer, type=JsonObject)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise Fault(502, "the model server's answer has another shape") from error
+        raise OtherShape from error
     message.update(stop_of(message, stop_sequences))
     return {**message, "id": new_id(), "model": model or message.get("model")}
