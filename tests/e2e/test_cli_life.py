@@ -53,6 +53,8 @@ def test_up_says_what_it_will_do_proves_that_it_did_and_how_to_go_on(typed: Type
     proofs = [line for line in lines if line.startswith("✓ /v1/")]
     assert len(proofs) == 4
     assert all(line.partition("): ")[2] for line in proofs)
+    assert "- tools for Claude Code" in done.out
+    assert "- context for Claude Code" in done.out
     assert f"Running: {typed.url} serves" in done.out
     assert 'eval "$(zluda-stack connect env)"' in done.out
     assert "zluda-stack down" in done.out
@@ -76,6 +78,7 @@ def test_under_json_only_facts_go_to_stdout(typed: Typed) -> None:
     assert done.json["status"]["healthy"]
     assert [check["ok"] for check in done.json["self_test"]] == [True] * 4
     assert all(check["text"] for check in done.json["self_test"])
+    assert [one["verdict"] for one in done.json["coding"]] == ["limit", "limit"]
     assert done.err.splitlines()[0].startswith("CPU only")
 
 

@@ -15,6 +15,7 @@ import pytest
 
 from zluda_stack import locks, paths
 from zluda_stack.engines import logs, ports
+from zluda_stack.engines.embedded import commands
 from zluda_stack.engines.embedded.engine import EmbeddedEngine, same_run
 from zluda_stack.engines.embedded.state import (
     SUPERVISOR,
@@ -68,6 +69,13 @@ def test_running_stacks_are_those_whose_supervisor_holds_its_lock(tmp_path: Path
     assert running_stacks(tmp_path) == (RunningStack(name="b", port=2),)
     os.close(descriptor)
     assert running_stacks(tmp_path) == ()
+
+
+def test_the_model_server_is_told_the_batch_of_the_plan() -> None:
+    fitted = plan("a")
+    fitted = msgspec.structs.replace(fitted, model=msgspec.structs.replace(fitted.model, batch=256))
+    command = commands.inference(fitted, Path("/m.gguf"))
+    assert command[command.index("--batch") + 1] == "256"
 
 
 def test_folders_with_damaged_files_are_no_running_stacks(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from zluda_stack import keys, paths
-from zluda_stack.cli import context, output
+from zluda_stack.cli import coding, context, output
 from zluda_stack.cli.options import dry_run_option, json_option, settings_options, yes_option
 from zluda_stack.errors import EngineFailure, ExitCode, Interrupted
 from zluda_stack.program import command
@@ -250,11 +250,27 @@ def _start(plan: Plan, engine: Engine, *, selftest: bool, as_json: bool) -> None
     with output.progress() as progress:
         after = engine.up(plan, progress)
     untouched = before.healthy and before.services == after.services
-    checks = () if untouched or not selftest else _self_test(plan, show=not as_json)
+    with _left_running(plan):
+        tested = selftest and not untouched
+        checks = _self_test(plan, show=not as_json) if tested else ()
+        found = coding.look(plan, show=not as_json) if tested else ()
     if as_json:
-        output.print_json({"status": after, "already_running": untouched, "self_test": checks})
+        facts = {"status": after, "already_running": untouched, "self_test": checks}
+        output.print_json({**facts, "coding": found})
     else:
         _print_ready(plan, untouched=untouched)
+
+
+@contextlib.contextmanager
+def _left_running(plan: Plan) -> Iterator[None]:
+    """On Ctrl-C while the stack is tested, say that it runs."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise Interrupted(
+            f"interrupted; the stack {plan.name} is left running, not fully tested",
+            f"`{command('down', plan.name)}` stops it.",
+        ) from None
 
 
 def _agree_to_build(plan: Plan, *, yes: bool, show: bool) -> None:
@@ -274,15 +290,9 @@ def _self_test(plan: Plan, *, show: bool) -> tuple[Check, ...]:
     """Ask the endpoint real questions. Raises EngineFailure unless every answer is right."""
     from zluda_stack.verify import selftest
 
-    try:
-        with output.progress() as progress:
-            progress.step("asking the model in both dialects")
-            checks = selftest.run(plan.endpoint, keys.ensure_key(plan.name), plan.model.name)
-    except KeyboardInterrupt:
-        raise Interrupted(
-            f"interrupted; the stack {plan.name} is left running, not fully tested",
-            f"`{command('down', plan.name)}` stops it.",
-        ) from None
+    with output.progress() as progress:
+        progress.step("asking the model in both dialects")
+        checks = selftest.run(plan.endpoint, keys.ensure_key(plan.name), plan.model.name)
     if show:
         for check in checks:
             mark, told = ("✓", check.text) if check.ok else ("✗", check.detail)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from enum import Enum
@@ -82,16 +82,20 @@ def run(
     client: Client,
     mode: ClientMode,
     around: Callable[[str], AbstractContextManager[object]],
+    *,
+    only: Container[str] | None = None,
 ) -> Iterator[Finding]:
     """What `endpoint` has of what `client` in `mode` needs; one after the other.
 
-    Each is looked for inside the context that `around` gives for its name. Never raises for what
-    the endpoint answers. Asks for at most some 300 tokens in all.
+    Each is looked for inside the context that `around` gives for its name; with `only`, no others
+    than these. Never raises for what the endpoint answers. Asks for at most some 300 tokens in all.
     """
     with session_with(endpoint) as session:
         asker = Asker(session, endpoint.local_url, key, "default")
         user = _User(client, mode)
         for name, ask in (_FOR_CLAUDE if client.name == "claude" else _FOR_OPENAI).items():
+            if only is not None and name not in only:
+                continue
             with around(name):
                 finding = _look(name, partial(ask, asker, user))
             yield finding
@@ -131,7 +135,8 @@ def _context(asker: Asker, user: _User) -> str:
     problem = fits(user.client, user.mode, context)
     if problem is not None:
         raise _Limit(f"{problem.message}. {problem.hint}")
-    return f"{context} tokens"
+    prompt = user.mode.prompt_tokens
+    return f"{context} tokens" + (f", {prompt} of them for its own prompt" if prompt else "")
 
 
 def _counts(asker: Asker, _: _User) -> str:
