@@ -41,6 +41,15 @@ class PlanRefused(StackError):
     exit_code = ExitCode.REFUSED
 
 
+class DeviceMissing(PlanRefused):
+    """Refused because this machine hides or lacks a device of a card that is there.
+
+    As the plan's refusals are handled, with the exit code of what a host lacks.
+    """
+
+    exit_code = ExitCode.HOST
+
+
 class HostProblem(StackError):
     """This machine lacks or blocks something: Docker, a device, a port, disk, a permission."""
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.command_line import NO_GPU, run, settle, user_file, write
+from tests.unit.command_line import CASES, NO_GPU, run, settle, user_file, write
 from zluda_stack.cli import main as frame
 from zluda_stack.cli import plan as plan_module
 from zluda_stack.errors import ExitCode
@@ -86,6 +86,8 @@ def test_version_names_build_python_and_the_pinned_parts() -> None:
         (["plam"], "there is no command 'plam'", "Did you mean plan?"),
         (["--verbos"], "no such option '--verbos'", "Did you mean --verbose?"),
         (["plan", "--prot", "1"], "no such option '--prot'", "Did you mean --port?"),
+        (["up", "--bogus"], "no such option '--bogus'", "`zluda-stack up --help` lists all."),
+        (["plan", "--gpu", ""], "--gpu: expected text, found nothing", "`zluda-stack config show`"),
         (["config", "shwo"], "no such command 'shwo'", "Did you mean show?"),
         (["plan", "--port"], "option '--port' requires an argument", "zluda-stack plan --help"),
         (["config", "get"], "missing argument 'KEY'", "zluda-stack config get --help"),
@@ -343,6 +345,26 @@ def test_config_shows_what_is_sound_beside_the_error_of_a_broken_file(home: Path
     assert any(line.split()[:2] == ["threads", "2"] for line in shown.out.splitlines())
     assert as_json.json["threads"]["value"] == 2
     assert as_json.json["error"]["exit_code"] == ExitCode.USAGE
+
+
+@pytest.mark.parametrize("target", ["zluda-stack.yml", "another"])
+def test_a_settings_file_that_is_a_link_to_nowhere_or_to_itself_is_not_passed_over(
+    home: Path, target: str
+) -> None:
+    Path("zluda-stack.yml").symlink_to(target)
+    (home / "work" / "zluda-stack.yml").write_text("port: 4242\n")
+    shown = run("config", "get", "port")
+    assert "4242" not in shown.out
+    if target == "zluda-stack.yml":
+        assert shown.code == ExitCode.USAGE
+        assert "Too many levels of symbolic links" in shown.err
+
+
+@pytest.mark.parametrize("case", ["kfd-without-dri", "render-node-missing", "lxc-hidden-node"])
+def test_a_device_that_this_machine_lacks_is_the_hosts_fault(case: str) -> None:
+    refused = run("--host-facts", str(CASES / f"{case}.json"), "plan")
+    assert refused.code == ExitCode.HOST
+    assert "`zluda-stack up --engine embedded`" in refused.err
 
 
 def test_a_dry_run_of_config_set_checks_and_writes_nothing(home: Path) -> None:

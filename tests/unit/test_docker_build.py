@@ -74,11 +74,23 @@ def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_nvidias_terms_are_named_with_their_place_before_anything_is_built() -> None:
-    refused = run("build", "--host-facts", str(_RADEON), "--dry-run")
+    refused = run("build", "--host-facts", str(_RADEON))
 
     assert refused.code == ExitCode.REFUSED
     assert "--accept-cuda-eula" in refused.err
     assert "https://docs.nvidia.com/" in refused.err
+
+
+def test_a_dry_run_for_another_machine_shows_all_and_asks_no_engine_of_this_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("DOCKER_HOST", "tcp://127.0.0.1:1")
+    shown = run("build", "--host-facts", str(_RADEON), "--dry-run")
+
+    assert shown.code == ExitCode.OK, shown.err
+    assert "A first build takes about" in shown.out
+    assert "docker buildx build" in shown.out
+    assert "warning: building for a GPU takes NVIDIA's CUDA toolkit" in shown.err
 
 
 def test_a_stack_without_images_names_what_can_be_built() -> None:

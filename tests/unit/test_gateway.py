@@ -572,7 +572,7 @@ def test_every_name_of_the_model_is_listed_and_found(
     gateway: RunningGateway, model_server: Start
 ) -> None:
     model_server(ONE_MODEL)
-    for path in ("/v1/models", "/v1/models?limit=1000", "/v1/v1/models"):
+    for path in ("/v1/models", "/v1/models?limit=1000", "/v1/v1/models", "/models"):
         response, body = gateway.request("GET", path)
         assert response.status == 200
         assert [model["id"] for model in json.loads(body)["data"]] == ["default", "org/real"]

@@ -54,19 +54,20 @@ def build(
     from zluda_stack.engines.docker.registry import names_in
     from zluda_stack.engines.docker.state import StackFolder
     from zluda_stack.engines.docker.supply import survey
-    from zluda_stack.plan.building import require_buildable
+    from zluda_stack.plan.building import require_buildable, require_images
 
     plan = resolve(ctx, flags)
-    require_buildable(plan)
+    require_images(plan)
     images = _chosen(plan, names)
     names_there = names_in(plan.registry, images) if push else {}
     folder = StackFolder(paths.stack(plan.name))
+    if dry_run:
+        _dry_run(ctx, plan, images, names_there, folder, as_json=as_json)
+        return
+    require_buildable(plan)
+    context.refuse_replay(ctx, "build")
     with containers.connect() as client:
         supply = survey(client, plan, images)
-        if dry_run:
-            _print_dry_run(client, supply, names_there, folder, as_json=as_json)
-            return
-        context.refuse_replay(ctx, "build")
         cost = agree(client, supply, yes=yes, show=not as_json)
         logs = _provide(client, plan, supply, folder)
         pushed = _push(client, names_there, images, folder)
@@ -156,8 +157,34 @@ def _push(
         ) from None
 
 
+def _dry_run(
+    ctx: click.Context,
+    plan: Plan,
+    images: tuple[ImagePlan, ...],
+    names: dict[str, str],
+    folder: StackFolder,
+    *,
+    as_json: bool,
+) -> None:
+    """Print what a build would run and take, also where nothing can be built yet."""
+    from zluda_stack.engines.docker import containers
+    from zluda_stack.engines.docker.supply import nowhere, survey
+    from zluda_stack.plan.building import DOCKER, hindrances
+
+    missing = hindrances(plan)
+    for notice in missing:
+        output.warn(notice.message, notice.hint)
+    # The engine of this machine knows nothing of the one that is replayed.
+    if context.is_replay(ctx) or any(notice.code == DOCKER for notice in missing):
+        _print_dry_run(None, nowhere(images), names, folder, as_json=as_json)
+        return
+    with containers.connect() as client:
+        supply = survey(client, plan, images)
+        _print_dry_run(client, supply, names, folder, as_json=as_json)
+
+
 def _print_dry_run(
-    client: DockerClient,
+    client: DockerClient | None,
     supply: Supply,
     names: dict[str, str],
     folder: StackFolder,

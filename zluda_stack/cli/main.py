@@ -313,7 +313,10 @@ def _from_click(error: click.ClickException, arguments: list[str]) -> UsageError
     context = getattr(error, "ctx", None)
     command = _first_command(arguments) if context is None else context.command_path
     possibilities = getattr(error, "possibilities", None)
-    if possibilities:
+    if isinstance(error, click.NoSuchOption):
+        message = f"no such option {error.option_name!r}"
+        hint = f"{_near_option(error)}`{command} --help` lists all."
+    elif possibilities:
         message = error.message
         hint = f"Did you mean {possibilities[0]}? `{command} --help` lists all."
     else:
@@ -321,6 +324,15 @@ def _from_click(error: click.ClickException, arguments: list[str]) -> UsageError
         hint = f"See `{command} --help`."
     message = " ".join(message.split()).removesuffix(".")
     return UsageError(message[:1].lower() + message[1:], hint)
+
+
+def _near_option(error: click.NoSuchOption) -> str:
+    """The beginning of a hint with the option that was meant; the dashes make none alike."""
+    from zluda_stack.catalog.nearest import nearest
+
+    bare = {name.lstrip("-"): name for name in error.possibilities or ()}
+    close = nearest(error.option_name.lstrip("-"), bare)
+    return f"Did you mean {bare[close[0]]}? " if close else ""
 
 
 def _first_command(arguments: list[str]) -> str:

@@ -79,8 +79,9 @@ def find_project_file(folder: Path, home: Path) -> Path | None:
     bounds = (place for place in above if place == home or (place / ".git").exists())
     top = next(bounds, folder)
     for place in above[: above.index(top) + 1]:
-        if (place / FILE_NAME).exists():
-            return place / FILE_NAME
+        file = place / FILE_NAME
+        if file.exists() or file.is_symlink():  # a link that leads nowhere is told when read
+            return file
     return None
 
 

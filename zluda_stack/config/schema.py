@@ -69,6 +69,8 @@ def in_words(value: object) -> str:
         return "a number of more than 64 bits"
     if isinstance(value, int | float):
         return f"the number {value}"
+    if value == "":
+        return "nothing"
     if isinstance(value, str):
         return f"the text {value if len(value) <= 60 else value[:57] + '...'!r}"
     return f"a {type(value).__name__}"

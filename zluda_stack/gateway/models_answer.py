@@ -22,7 +22,7 @@ _JSON = [(b"content-type", b"application/json")]
 async def answer_models(exchange: Exchange, _content: bytes, backend: Backend) -> None:
     """List every model, or tell of the one that the path names. Raises Fault."""
     listed = await listed_by(backend.upstream.pool)
-    name = unquote(exchange.path.removeprefix(models.LIST_PATH).removeprefix("/"))
+    name = unquote(exchange.path.partition("/models")[2].removeprefix("/"))
     if exchange.dialect is not Dialect.ANTHROPIC:
         told = models.named(listed, name) if name else listed
     elif name:

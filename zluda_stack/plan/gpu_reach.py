@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from zluda_stack.errors import PlanRefused
+from zluda_stack.errors import DeviceMissing
 from zluda_stack.host.facts import DeviceNode, HostFacts, PciDisplay
 from zluda_stack.plan.gpu_card import Card
 from zluda_stack.plan.types import Notice, SkippedGpu
 
-CPU_WAY = "To run on the CPU instead: zluda-stack up --engine embedded"
+CPU_WAY = "To run on the CPU instead: `zluda-stack up --engine embedded`."
 WSL = "this is WSL2, which has no /dev/kfd"
 # Source: AMD's librocdxg, which opens /dev/dxg in the place of /dev/kfd.
 WSL_WAY = (
@@ -46,24 +46,24 @@ def refuse_unreachable(facts: HostFacts, card: Card) -> None:
         missing = "its render node under /dev/dri is missing"
     else:
         return
-    raise PlanRefused(f"{card.label} cannot be used: {missing}", _REACH_HINT)
+    raise DeviceMissing(f"{card.label} cannot be used: {missing}", _REACH_HINT)
 
 
 def refuse_hidden(facts: HostFacts) -> None:
     """Nor must one whose driver or container does not show it."""
     if facts.kfd is not None and not facts.dri_exists:
-        raise PlanRefused(
+        raise DeviceMissing(
             "/dev/kfd is there, but /dev/dri is not: a GPU was meant to be reachable here",
             _REACH_HINT,
         )
     if facts.kfd is not None and facts.hidden_nodes and not facts.gpus:
-        raise PlanRefused(
+        raise DeviceMissing(
             "/dev/kfd is there, but the device cgroup of this container hides every GPU",
             _REACH_HINT,
         )
     nodes = [node.path for node in amdgpu_nodes(facts)]
     if nodes and facts.kfd is None:
-        raise PlanRefused(
+        raise DeviceMissing(
             f"an AMD card is there ({', '.join(nodes)}), but /dev/kfd is not", _REACH_HINT
         )
 

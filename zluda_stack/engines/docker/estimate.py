@@ -76,8 +76,11 @@ class BuildCost(Struct, frozen=True, kw_only=True):
         )
 
 
-def estimate(client: DockerClient, supply: Supply) -> BuildCost:
-    """What providing `supply` takes with this engine. Raises HostProblem when it is away."""
+def estimate(client: DockerClient | None, supply: Supply) -> BuildCost:
+    """What providing `supply` takes with this engine, or with none that is known.
+
+    Raises HostProblem when the engine is away.
+    """
     costs = tuple(
         ImageCost(
             image=one.image.name,
@@ -90,13 +93,13 @@ def estimate(client: DockerClient, supply: Supply) -> BuildCost:
     )
     built = (cost for cost in costs if not cost.present and not cost.pulled)
     missing = {stage for cost in built for stage in cost.stages}
-    storage = _storage(client)
+    storage = "" if client is None else _storage(client)
     return BuildCost(
         images=costs,
         minutes=sum(stage.minutes for stage in missing),
         disk_gb=sum(stage.disk_gb for stage in missing),
         memory_gb=max((stage.memory_gb for stage in missing), default=0),
-        free_gb=_free_gb(client, storage),
+        free_gb=None if client is None else _free_gb(client, storage),
         storage=storage,
     )
 

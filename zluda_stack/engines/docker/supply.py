@@ -55,6 +55,11 @@ def here(client: DockerClient, images: Iterable[ImagePlan]) -> Supply:
     return Supply(images=tuple(_locate(client, image) for image in images))
 
 
+def nowhere(images: Iterable[ImagePlan]) -> Supply:
+    """`images` for an engine that cannot be asked: none is there."""
+    return Supply(images=tuple(Located(image=one, known=False, current=False) for one in images))
+
+
 def survey(client: DockerClient, plan: Plan, images: Iterable[ImagePlan]) -> Supply:
     """`images` of `plan`; the plan's registry is asked when one of them is not here.
 
