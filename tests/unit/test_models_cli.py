@@ -70,12 +70,12 @@ def test_pull_list_and_rm_show_a_model_come_and_go(
     assert listed(capsys) == {"tiny": "not here"}
 
 
-def test_the_list_for_people_has_licence_context_and_evidence(
+def test_the_list_for_people_has_size_context_and_licence(
     tiny: Model, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["models", "list"]) == ExitCode.OK
     line = capsys.readouterr().out.splitlines()[1]
-    for word in (tiny.name, "not here", "128", "Apache-2.0", "unproven", "1.0 MB"):
+    for word in (tiny.name, "not here", "128", "Apache-2.0", "1.0 MB"):
         assert word in line
 
 

@@ -64,10 +64,26 @@ def test_a_machine_without_a_card_is_told_to_name_one(gemma: str) -> None:
     assert "--vram 24G" in done.err
 
 
-def test_a_model_that_is_not_here_cannot_be_computed() -> None:
-    done = run("models", "fit", "smollm2-135m", "--vram", "8G")
+def test_a_model_that_is_not_here_is_computed_from_its_published_shape() -> None:
+    asked = ("--gpu", "gfx1100", "--vram", "24G", "--ctx", "32k")
+    done = run("models", "fit", "qwen3-coder-30b-a3b", *asked, "--json")
+    (card,) = done.json["cards"]
+    assert (card["fits"], done.json["layers"], done.json["architecture"]) == (True, 48, "qwen3moe")
+    assert "computed from its published shape" in done.err
+
+
+def test_a_smaller_batch_makes_room_as_it_does_in_a_plan() -> None:
+    asked = ("qwen3-coder-30b-a3b", "--vram", "24G", "--json")
+    (card,) = run("models", "fit", *asked, "--ctx", "48k").json["cards"]
+    assert (card["fits"], card["batch"]) == (True, 128)
+    (card,) = run("models", "fit", *asked, "--ctx", "8k").json["cards"]
+    assert (card["fits"], card["batch"]) == (True, 512)
+
+
+def test_a_model_without_a_published_shape_must_be_here() -> None:
+    done = run("models", "fit", "granite-4.1-30b", "--vram", "24G")
     assert done.code == ExitCode.HOST
-    assert "models pull smollm2-135m" in done.err
+    assert "models pull granite-4.1-30b" in done.err
 
 
 def test_a_file_that_is_no_model_is_refused(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from zluda_stack.catalog.schema import (
     Gpu,
     Model,
     Provenance,
+    Shape,
     Variant,
 )
 from zluda_stack.errors import UsageError
@@ -203,23 +204,50 @@ def _component(component: Component) -> Explanation:
 def _model(model: Model) -> Explanation:
     rows = [
         ("parameters", model.parameters),
+        ("parameters that see one token", model.active or ""),
         ("quantisation", model.quantisation),
         ("context length", f"{model.context_length} tokens"),
-        ("template renders tools", _YES_NO[model.tools]),
+        ("chat template", model.template or "none"),
+        ("calls tools", _YES_NO[model.tools]),
+        ("how that is known", model.tools_source),
         ("licence", model.licence),
-        ("size", None if model.size is None else f"{model.size} bytes"),
-        ("sha256", model.sha256),
+        ("terms of the licence", model.restriction),
         ("wheel", "" if model.pypi is None else model.pypi.wheel),
         ("repository", "" if model.hub is None else model.hub.repository),
+        ("revision", "" if model.hub is None else model.hub.revision),
+        ("folder", model.https or ""),
     ]
+    for file in model.files:
+        size = None if file.size is None else f"{file.size} bytes"
+        rows += [(f"size of {file.name}", size), (f"sha256 of {file.name}", file.sha256)]
+    shape = () if model.shape is None else (model.shape.provenance,)
     return Explanation(
         kind="model",
         name=model.name,
         title=model.title,
-        facts=_facts(model.provenance.evidence, rows),
-        sources=(model.provenance,),
+        facts=_facts(model.provenance.evidence, rows) + _shape(model.shape),
+        sources=(model.provenance, *shape),
         evidence=model.provenance.evidence,
     )
+
+
+def _shape(shape: Shape | None) -> tuple[Fact, ...]:
+    """What its tensors and caches follow from, on the word of another source than the file's."""
+    if shape is None:
+        return _facts(Evidence.UNPROVEN, [("layers and tensors", None)])
+    experts, latent, linear = shape.experts, shape.latent, shape.linear
+    rows = [
+        ("architecture", shape.architecture),
+        ("layers", f"{shape.layers}, {shape.embedding} wide"),
+        ("heads", f"{shape.heads} of {shape.head}, {shape.kv_heads} of keys and values"),
+        ("feed-forward", f"{shape.wide} wide" if shape.wide else ""),
+        ("vocabulary", f"{shape.vocabulary} tokens"),
+        ("sliding window", f"{shape.window} tokens" if shape.window else ""),
+        ("experts", "" if experts is None else f"{experts.used} of {experts.count} for a token"),
+        ("latent attention", "" if latent is None else f"rank {latent.rank}"),
+        ("full attention", "" if linear is None else f"in every {linear.interval}th layer"),
+    ]
+    return _facts(shape.provenance.evidence, rows)
 
 
 def _client(client: Client) -> Explanation:

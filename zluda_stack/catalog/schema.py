@@ -313,12 +313,16 @@ class Model(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
 
 class ClientMode(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """One way to run a client: its own prompt in tokens, and the context it needs to be useful."""
+    """One way to run a client: its own prompt in tokens, and the context it needs to be useful.
+
+    `needs_tools` is whether it is of no use with a model that calls no tools.
+    """
 
     name: str
     title: str
     prompt_tokens: int
     context_floor: int
+    needs_tools: bool = False
     provenance: Provenance
 
 

@@ -45,19 +45,21 @@ def explain(name: tuple[str, ...], *, as_json: bool) -> None:
         return
     found = explaining.explain(catalog, " ".join(name))
     if as_json:
-        output.print_json({"unverified": found.unverified, **_as_dict(found)})
+        output.print_json(as_facts(found))
     else:
-        _print(found)
+        print_explanation(found)
 
 
-def _as_dict(found: Explanation) -> dict[str, object]:
+def as_facts(found: Explanation) -> dict[str, object]:
+    """The explanation as it stands in JSON."""
     import msgspec
 
     plain: dict[str, object] = msgspec.to_builtins(found)
-    return plain
+    return {"unverified": found.unverified, **plain}
 
 
-def _print(found: Explanation) -> None:
+def print_explanation(found: Explanation) -> None:
+    """The explanation as people read it: each fact with its proof, then the sources."""
     output.heading(f"{found.name}: {found.title} ({found.kind})")
     output.say(f"As a whole: {found.evidence.value}.")
     output.table(

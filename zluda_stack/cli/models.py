@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 import click
 
 from zluda_stack.cli import context, output
+from zluda_stack.cli.models_explain import explain
 from zluda_stack.cli.models_fit import fit
+from zluda_stack.cli.models_list import list_
 from zluda_stack.cli.options import dry_run_option, json_option
 from zluda_stack.errors import ExitCode, HostProblem
 from zluda_stack.units import megabytes
 
 if TYPE_CHECKING:
-    from zluda_stack.models.listing import ListedModel
     from zluda_stack.models.store import Check, Store
 
 
@@ -23,21 +24,9 @@ def models() -> None:
     """List, fetch, check and remove models."""
 
 
+models.add_command(list_)
+models.add_command(explain)
 models.add_command(fit)
-
-
-@models.command("list")
-@json_option
-def list_(*, as_json: bool) -> None:
-    """Show the models of the catalogue, and which of them are here."""
-    from zluda_stack.models.listing import listed
-
-    lines = listed(context.catalog(), _store())
-    if as_json:
-        output.print_json(lines)
-        return
-    columns = ("model", "state", "size", "context", "licence", "evidence")
-    output.table(columns, [_row(line) for line in lines])
 
 
 @models.command()
@@ -126,19 +115,6 @@ def _store() -> Store:
     from zluda_stack.models.store import Store
 
     return Store(paths.model_store())
-
-
-def _row(line: ListedModel) -> tuple[str, ...]:
-    whole = line.size if line.size is not None else line.bytes
-    partial = line.state in {"pulling", "incomplete"}
-    return (
-        line.name,
-        f"{line.state} ({megabytes(line.bytes)})" if partial else line.state,
-        megabytes(whole) if whole else "unknown",
-        "unknown" if line.context_length is None else str(line.context_length),
-        line.licence or "unknown",
-        "not in the catalogue" if line.evidence is None else line.evidence.value,
-    )
 
 
 def _verdict(check: Check) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from zluda_stack.models.architecture import Architecture
 from zluda_stack.models.fit import (
@@ -16,6 +16,7 @@ from zluda_stack.models.fit import (
     most_layers,
     needs,
 )
+from zluda_stack.plan.model_fit import BATCHES
 
 
 class CardMemory(Struct, frozen=True, kw_only=True):
@@ -34,14 +35,17 @@ class CardMemory(Struct, frozen=True, kw_only=True):
 class CardFit(Struct, frozen=True, kw_only=True):
     """What one card can do with the model.
 
-    `largest_context` is in tokens, None when the model fits with none; `gpu_layers` is how many
-    of the layers (the output is one more) fit at the context that was asked for.
+    `batch` is the largest of those that a plan chooses from (n_ubatch) with which the context that
+    was asked for fits, None when none does; `largest_context` is in tokens, None when the model
+    fits with none. `gpu_layers` is how many of the layers (the output is one more) fit at the
+    context that was asked for.
     """
 
     card: str
     memory: int
     free: int
     fits: bool
+    batch: int | None
     largest_context: int | None
     gpu_layers: int | None
 
@@ -81,17 +85,35 @@ def fit_report(
         kv_type=serving.kv_type,
         needs=found,
         total=found.total,
-        cards=tuple(_card_fit(model, serving, card, found.total) for card in cards),
+        cards=tuple(_card_fit(model, serving, card) for card in cards),
     )
 
 
-def _card_fit(model: Architecture, serving: Serving, card: CardMemory, total: int) -> CardFit:
-    fits = total <= card.free
+def fitting_batch(model: Architecture, serving: Serving, memory: int) -> int | None:
+    """The largest batch of a plan with which the model fits `memory` bytes, None when none."""
+    totals = ((batch, _in_batch(model, serving, batch)) for batch in BATCHES)
+    return next((batch for batch, total in totals if total <= memory), None)
+
+
+def longest_context(model: Architecture, serving: Serving, memory: int) -> int | None:
+    """The longest context in tokens that fits `memory` bytes in a plan's smallest batch, if any."""
+    return largest_context(model, structs.replace(serving, batch=BATCHES[-1]), memory)
+
+
+def _in_batch(model: Architecture, serving: Serving, batch: int) -> int:
+    return needs(model, structs.replace(serving, batch=batch)).total
+
+
+def _card_fit(model: Architecture, serving: Serving, card: CardMemory) -> CardFit:
+    batch = fitting_batch(model, serving, card.free)
+    smallest = structs.replace(serving, batch=BATCHES[-1])
+    layers = len(model.layers) + 1 if batch else most_layers(model, smallest, card.free)
     return CardFit(
         card=card.label,
         memory=card.memory,
         free=card.free,
-        fits=fits,
-        largest_context=largest_context(model, serving, card.free),
-        gpu_layers=len(model.layers) + 1 if fits else most_layers(model, serving, card.free),
+        fits=batch is not None,
+        batch=batch,
+        largest_context=longest_context(model, serving, card.free),
+        gpu_layers=layers,
     )

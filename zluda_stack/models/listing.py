@@ -19,15 +19,24 @@ class ListedModel(Struct, frozen=True, kw_only=True):
 
     `state` is one of EntryState's values, "not here", or "outdated" when the catalogue has
     another content now. `bytes` and what follows `evidence` are what the store has; the rest is
-    the catalogue's, None for a model that it does not have (any more).
+    the catalogue's, None for a model that it does not have (any more). `repository` is that of
+    the hub.
     """
 
     name: str
     state: str
     bytes: int
+    title: str | None
+    parameters: str | None
+    active: str | None
+    quantisation: str | None
     size: int | None
     context_length: int | None
+    template: str | None
+    tools: bool | None
     licence: str | None
+    restriction: str | None
+    repository: str | None
     evidence: Evidence | None
     sha256: str | None
     source: str | None
@@ -71,9 +80,17 @@ def _line(name: str, model: Model | None, entry: Entry | None) -> ListedModel:
         name=name,
         state=_state(model, entry),
         bytes=0 if entry is None else entry.bytes,
+        title=model.title if model else None,
+        parameters=model.parameters if model else None,
+        active=model.active if model else None,
+        quantisation=model.quantisation if model else None,
         size=model.size if model else None,
         context_length=model.context_length if model else None,
+        template=model.template if model else None,
+        tools=model.tools if model else None,
         licence=model.licence if model else None,
+        restriction=model.restriction if model else None,
+        repository=model.hub.repository if model and model.hub else None,
         evidence=model.provenance.evidence if model else None,
         sha256=entry.sha256 if entry else None,
         source=entry.source if entry else None,

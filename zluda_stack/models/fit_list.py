@@ -1,0 +1,126 @@
+"""The models of the catalogue on one card: which fit, which do not and why, the best first."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from msgspec import Struct, structs
+
+from zluda_stack.catalog.schema import Catalog, Model
+from zluda_stack.models.architecture import Architecture
+from zluda_stack.models.client_use import client_uses
+from zluda_stack.models.fit import Serving, needs
+from zluda_stack.models.fit_report import CardMemory, fitting_batch, longest_context
+from zluda_stack.plan.model_fit import BATCHES
+
+
+class ModelOnCard(Struct, frozen=True, kw_only=True):
+    """What the card can do with one model. Sizes are in bytes, the contexts in tokens.
+
+    `fits` is whether it does with the context that was asked for, None where nobody knows; `why`
+    is the reason when it is not so. `total` is what it takes of the card with that context, or
+    with all of a shorter one that it was trained for. `ways` are the modes of clients that it
+    can serve, as client/mode.
+    """
+
+    name: str
+    parameters: str
+    active: str | None
+    quantisation: str
+    tools: bool
+    restriction: str
+    trained_context: int
+    fits: bool | None
+    why: str
+    total: int | None
+    batch: int | None
+    largest_context: int | None
+    ways: tuple[str, ...]
+
+
+class ModelsOnCard(Struct, frozen=True, kw_only=True):
+    """The answer of `models list --fits` for one card, sizes in bytes."""
+
+    card: str
+    memory: int
+    free: int
+    context: int
+    slots: int
+    models: tuple[ModelOnCard, ...]
+
+
+def models_on_card(
+    catalog: Catalog,
+    architectures: Mapping[str, Architecture | None],
+    card: CardMemory,
+    context: int,
+) -> ModelsOnCard:
+    """Every model of the catalogue on `card` with `context` tokens.
+
+    Those that fit come first, of them those that call tools, the largest before the smaller; of
+    those that do not fit the nearest comes first.
+    """
+    serving = Serving(context=context)
+    lines = [
+        (_line(catalog, model, architectures[name], serving, card), model.parameter_count)
+        for name, model in catalog.models.items()
+    ]
+    return ModelsOnCard(
+        card=card.label,
+        memory=card.memory,
+        free=card.free,
+        context=context,
+        slots=serving.slots,
+        models=tuple(line for line, _ in sorted(lines, key=_rank)),
+    )
+
+
+def _rank(line: tuple[ModelOnCard, int]) -> tuple[int, bool, int, int]:
+    model, parameters = line
+    if model.fits:
+        return (0, not model.tools, -parameters, -(model.total or 0))
+    return (1 if model.total else 2, False, model.total or 0, 0)
+
+
+def _line(
+    catalog: Catalog,
+    model: Model,
+    architecture: Architecture | None,
+    serving: Serving,
+    card: CardMemory,
+) -> ModelOnCard:
+    asked = structs.replace(serving, context=min(serving.context, model.context_length))
+    total = batch = longest = None
+    if architecture is not None:
+        batch = fitting_batch(architecture, asked, card.free)
+        chosen = structs.replace(asked, batch=batch or BATCHES[-1])
+        total = needs(architecture, chosen).total
+        longest = longest_context(architecture, asked, card.free)
+    why = _why_not(model, serving.context, total, card)
+    return ModelOnCard(
+        name=model.name,
+        parameters=model.parameters,
+        active=model.active,
+        quantisation=model.quantisation,
+        tools=model.tools,
+        restriction=model.restriction,
+        trained_context=model.context_length,
+        fits=None if total is None else not why,
+        why=why,
+        total=total,
+        batch=batch,
+        largest_context=longest,
+        ways=tuple(
+            f"{use.client}/{use.mode}" for use in client_uses(catalog, model, longest) if use.works
+        ),
+    )
+
+
+def _why_not(model: Model, context: int, total: int | None, card: CardMemory) -> str:
+    if total is None:
+        return "unknown until pulled"
+    if total > card.free:
+        return f"{(total - card.free) / 2**30:.1f} GiB too large"
+    if model.context_length < context:
+        return f"trained for {model.context_length}"
+    return ""
