@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from zluda_stack import keys, paths
-from zluda_stack.cli import coding, context, output
+from zluda_stack.cli import coding, context, download, output
 from zluda_stack.cli.options import dry_run_option, json_option, settings_options, yes_option
 from zluda_stack.errors import EngineFailure, ExitCode, Interrupted
 from zluda_stack.program import command
@@ -72,6 +72,7 @@ def up(
             return
         context.refuse_replay(ctx, "up")
         require_same_engine(plan)
+        download.agree(plan, yes=yes, show=not as_json)
         _agree_to_build(plan, yes=yes, show=not as_json)
         _start(plan, engine, selftest=selftest, as_json=as_json)
 

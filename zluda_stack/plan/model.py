@@ -15,6 +15,7 @@ from zluda_stack.models.published import architecture_of
 from zluda_stack.plan import model_words as words
 from zluda_stack.plan.clients import floors
 from zluda_stack.plan.default_model import largest_that_fits
+from zluda_stack.plan.download import download_of
 from zluda_stack.plan.model_fit import Fitted, Room, fit
 from zluda_stack.plan.types import Decision, GpuDevice, ModelPlan, Notice
 from zluda_stack.settings import Configured
@@ -70,7 +71,7 @@ def choose_model(
         named = _find(facts, catalog, settings.model or catalog.defaults.model)
         choice = _named(configured, catalog, named, room)
     here = not gpus and named.name in facts.models_ready  # containers have a store of their own
-    download = () if here else words.download(named.catalogued, _shape(named))
+    download = () if here else download_of(named.catalogued)
     return structs.replace(choice, decisions=choice.decisions + download)
 
 

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from zluda_stack.catalog.schema import Client, ClientMode, Model
+from zluda_stack.catalog.schema import Client, ClientMode
 from zluda_stack.errors import PlanRefused
 from zluda_stack.models.architecture import Architecture
 from zluda_stack.models.fit import COMPARED
 from zluda_stack.plan.model_fit import BATCHES, Fitted, Room, longest_context, smallest
 from zluda_stack.plan.types import Decision, ModelPlan, Notice
 from zluda_stack.settings import Configured
-from zluda_stack.units import gibibytes, gigabytes
+from zluda_stack.units import gibibytes
 
 # What the doctor asks a plan for: the decision on a model that was fitted, and a notice.
 MEMORY = "memory"
 PARTLY_ON_CARD = "partly-on-card"
 
 _WITHIN_CEILING = "what the model was trained for, within the ceiling"
-# A smaller download is over before anybody asks what it was.
-_LARGE = 1_000_000_000
 
 
 def largest(client: Client, mode: ClientMode, context: int | None) -> str:
@@ -64,21 +62,6 @@ def in_room(
 def _layers(fitted: Fitted) -> str:
     """How many layers are on the card; llama.cpp counts the output as one, which is there first."""
     return f"{(fitted.gpu_layers or 1) - 1} of {len(fitted.model.layers)}"
-
-
-def download(model: Model | None, shape: Architecture | None) -> tuple[Decision, ...]:
-    """What fetching a large model of the catalogue takes, and its terms."""
-    if model is None:
-        return ()
-    estimate = 0 if shape is None else sum(tensor.bytes or 0 for tensor in shape.tensors)
-    size = model.size or estimate
-    if size < _LARGE:
-        return ()
-    about = "" if model.size else "about "
-    unverified = any(file.sha256 is None for file in model.files)
-    known = "; its sha256 is unverified: that of the first download is kept" if unverified else ""
-    licence = f"fetched unless it is here; licence {model.licence}"
-    return (Decision(what="download", value=about + gigabytes(size), because=f"{licence}{known}"),)
 
 
 def nothing_for_coding(default: str, room: Room) -> Notice:

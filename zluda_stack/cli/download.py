@@ -1,0 +1,54 @@
+"""What `up` fetches of a large model: said before, and agreed to."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from zluda_stack import paths
+from zluda_stack.cli import output
+from zluda_stack.errors import Interrupted, UsageError
+
+if TYPE_CHECKING:
+    from zluda_stack.plan.types import Plan
+
+
+def agree(plan: Plan, *, yes: bool, show: bool) -> None:
+    """Say what fetching the plan's model takes, and have the user agree to much.
+
+    Raises UsageError when nobody can be asked, Interrupted when the user says no.
+    """
+    from zluda_stack.plan.download import DOWNLOAD, must_be_agreed_to
+
+    told = next((each for each in plan.decisions if each.what == DOWNLOAD), None)
+    if told is None or _is_here(plan):
+        return
+    if show:
+        output.say(f"The model {plan.model.name} takes {told.value}: {told.because}.")
+    if yes or not must_be_agreed_to(plan):
+        return
+    if not sys.stdin.isatty():
+        raise UsageError(
+            f"the model {plan.model.name} takes {told.value}, and nobody is there to agree",
+            "Add --yes, or name a smaller one: `zluda-stack models list`.",
+        )
+    if not click.confirm("Fetch it?", default=False, err=True):
+        raise Interrupted("nothing was fetched", "`zluda-stack models list` shows smaller models.")
+
+
+def _is_here(plan: Plan) -> bool:
+    """True when this stack was started with the model before, or the store has it.
+
+    Nobody sees into the volume of a container stack before it runs.
+    """
+    from zluda_stack.engines import saved_plan
+    from zluda_stack.models.store import Store
+
+    before = saved_plan(plan.name)
+    if before is not None and before.model.catalogued == plan.model.catalogued:
+        return True
+    model = plan.model.catalogued
+    stored = plan.engine == "embedded" and model is not None
+    return stored and Store(paths.model_store()).get(model) is not None
