@@ -1,0 +1,270 @@
+"""Whatever a client sends and whatever the model server does: the endpoint keeps its word.
+
+No 5xx of its own making, every error in the shape of the caller's dialect and with its id, every
+answer as the OpenAPI description says, nothing of a prompt or a key in a log, nothing left over.
+
+ENDPOINT_REQUESTS is how many requests are sent.
+"""
+
+from __future__ import annotations
+
+import http.client
+import io
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests import described
+from tests.fake_moods import (
+    FAILING_MOODS,
+    GOOD_MOODS,
+    REFUSING_MOODS,
+    SLOW_MOODS,
+    WELL,
+    FakeMoodyServer,
+    Mood,
+)
+from tests.hostile_requests import KEY_MARK, PROMPT_MARK, RIGHT_KEY, Asked
+from tests.hostile_requests import requests as any_requests
+
+REQUESTS = int(os.environ.get("ENDPOINT_REQUESTS", "1000"))
+ID = re.compile(r"req_[0-9a-f]{24}")
+ENDS = (b"data: [DONE]\n\n", b"event: message_stop\n", b"event: response.")
+FOR_EVERYONE = {"/v1/models"}  # for the page at /, whose client may have left long ago
+FORWARDED = {"/infill", "/v1/embeddings"}  # whose answers pass as they are
+OWN_FAILURE = b"the endpoint failed"
+
+moods = st.sampled_from((*GOOD_MOODS * 12, *FAILING_MOODS * 2, *REFUSING_MOODS * 4, *SLOW_MOODS))
+
+
+class Got:
+    """An answer as it came over the wire."""
+
+    def __init__(self, data: bytes, method: str) -> None:
+        """Raises http.client.HTTPException when `data` is no whole answer."""
+        response = http.client.HTTPResponse(_Replay(data), method=method)  # type: ignore[arg-type]
+        response.begin()
+        self.status = response.status
+        self.body = response.read()
+        self.headers = {name.lower(): value for name, value in response.getheaders()}
+        self.is_stream = self.headers.get("content-type", "").startswith("text/event-stream")
+
+
+class _Replay:
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+
+    def makefile(self, _mode: str) -> io.BytesIO:
+        return io.BytesIO(self._data)
+
+
+class LoudEndpoint:
+    """The endpoint as a process before two replicas that are one moody model server."""
+
+    def __init__(self, folder: Path) -> None:
+        self.server = FakeMoodyServer(folder / "model.sock")
+        self.seen: Counter[str] = Counter()
+        self._log = folder / "log"
+        (folder / "key").write_text(RIGHT_KEY + "\n")
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self._port = probe.getsockname()[1]
+        replica = ("--upstream", f"unix:{folder / 'model.sock'}")
+        key = ("--key-file", str(folder / "key"))
+        options = ("--port", str(self._port), *key, *replica, *replica, "--slots", "4")
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.loud_gateway", *options],
+            stdout=self._log.open("wb"),
+            stderr=subprocess.STDOUT,
+        )
+        until(self._listens, self.log)
+        self.files, self.tasks = self.open_files(), self.open_tasks()
+
+    def _listens(self) -> bool:
+        assert self._process.poll() is None, self.log()
+        with socket.socket() as probe:
+            return probe.connect_ex(("127.0.0.1", self._port)) == 0
+
+    def send(self, asked: Asked) -> bytes:
+        """All that comes back, until the endpoint closes the connection."""
+        with socket.create_connection(("127.0.0.1", self._port), timeout=10) as connection:
+            with suppress(ConnectionError):  # it may refuse a request before its end
+                connection.sendall(asked.on_the_wire())
+            if asked.leaves:
+                return b""
+            if not asked.proper:
+                with suppress(OSError):
+                    connection.shutdown(socket.SHUT_WR)
+            with suppress(ConnectionResetError):
+                return connection.makefile("rb").read()
+        assert not asked.is_whole
+        return b""
+
+    def log(self) -> str:
+        return self._log.read_text(errors="replace")
+
+    def open_files(self) -> int:
+        return psutil.Process(self._process.pid).num_fds()
+
+    def open_tasks(self) -> int:
+        before = self.log().count("tasks: ")
+        self._process.send_signal(signal.SIGUSR1)
+        until(lambda: self.log().count("tasks: ") > before, self.log)
+        return int(re.findall(r"tasks: (\d+)", self.log())[-1])
+
+    def metrics(self) -> str:
+        return Got(self.send(Asked("GET", "/metrics")), "GET").body.decode()
+
+    def stop(self) -> None:
+        self._process.terminate()
+        self._process.wait(20)
+        self.server.close()
+
+
+def until(holds: Callable[[], bool], told: Callable[[], object]) -> None:
+    """Wait for what must become true."""
+    deadline = time.monotonic() + 10
+    while not holds():
+        assert time.monotonic() < deadline, told()
+        time.sleep(0.02)
+
+
+@pytest.fixture
+def endpoint(tmp_path: Path) -> Iterator[LoudEndpoint]:
+    running = LoudEndpoint(tmp_path)
+    yield running
+    running.stop()
+
+
+@pytest.mark.timeout(3600)
+@pytest.mark.filterwarnings("ignore:Generating overly large repr")
+def test_the_endpoint_keeps_its_word_whatever_is_sent_to_it(endpoint: LoudEndpoint) -> None:
+    @settings(
+        max_examples=REQUESTS,
+        deadline=None,
+        database=None,
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+    )
+    @given(asked=any_requests, mood=moods)
+    def keeps_its_word(asked: Asked, mood: Mood) -> None:
+        endpoint.server.be(mood)
+        data = endpoint.send(asked)
+        endpoint.seen["left" if asked.leaves else "sent"] += 1
+        if data or asked.is_whole:
+            got = answer_of(data, asked)
+            assert OWN_FAILURE not in got.body, endpoint.log()[-4000:]
+            endpoint.seen[f"status {got.status}"] += 1
+            check(asked, mood, got, endpoint.server)
+        assert not endpoint.server.improper
+        if not asked.has_key:
+            assert set(endpoint.server.asked) <= FOR_EVERYONE
+
+    keeps_its_word()
+    print(dict(endpoint.seen))
+    nothing_is_left(endpoint)
+    nothing_is_told(endpoint)
+
+
+def answer_of(data: bytes, asked: Asked) -> Got:
+    got = Got(data, asked.method)
+    told = got.headers
+    if "request-id" in told:
+        assert ID.fullmatch(told["request-id"])
+        assert told["x-request-id"] == told["request-id"]
+    else:  # the server's word on what is no HTTP
+        assert got.status == 400
+        assert not asked.proper
+    return got
+
+
+def check(asked: Asked, mood: Mood, got: Got, server: FakeMoodyServer) -> None:
+    if got.status >= 500 and asked.path != "/health":
+        assert mood.fails
+        assert server.asked
+    if "request-id" not in got.headers:
+        return
+    if got.status >= 400 and asked.method != "HEAD" and asked.path != "/health":
+        check_error(asked, got)
+    elif got.is_stream and asked.path not in FORWARDED and wants_stream(asked):
+        check_stream(asked, mood, got)
+    if asked.valid:
+        check_valid(asked, mood, got)
+
+
+def wants_stream(asked: Asked) -> bool:
+    try:
+        body = json.loads(asked.body)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(body, dict) and body.get("stream") is True
+
+
+def check_error(asked: Asked, got: Got) -> None:
+    """An error in the caller's dialect, with the id of the request."""
+    assert got.headers["content-type"] == "application/json"
+    assert described.faults_of_error(asked.dialect, got.body) == []
+    told = json.loads(got.body)
+    assert told["error"]["message"]
+    if asked.dialect == "Anthropic":
+        assert told["request_id"] == got.headers["request-id"]
+    if got.status == 429:
+        assert int(got.headers.get("retry-after", "1")) >= 1
+
+
+def check_stream(asked: Asked, mood: Mood, got: Got) -> None:
+    """Whole events; the last one ends the answer or is an error of the dialect."""
+    *events, rest = got.body.split(b"\n\n")
+    assert rest == b""
+    last = [one for one in events if not one.startswith(b":")][-1] + b"\n\n"
+    if last.startswith(b"event: error\n") or last.startswith(b'data: {"error":'):
+        assert described.faults_of_error(asked.dialect, last.partition(b"data: ")[2]) == []
+        assert not mood.well
+    elif mood.well:
+        assert last.startswith(ENDS)
+
+
+def check_valid(asked: Asked, mood: Mood, got: Got) -> None:
+    """What is as the API says is answered as the API says."""
+    if asked.body and not asked.framing:
+        body = json.loads(asked.body)
+        assert described.faults_of_request(asked.method, asked.path, body) == []
+    if mood.well:
+        assert got.status == 200
+    if mood.well or got.status >= 400:
+        faults = described.faults_of_answer(
+            asked.method, asked.path, got.status, got.headers, got.body
+        )
+        assert faults == []
+
+
+def nothing_is_left(endpoint: LoudEndpoint) -> None:
+    """No task, no file, no place at a server is held for requests that are over."""
+    endpoint.server.be(WELL)
+    until(lambda: endpoint.open_tasks() <= endpoint.tasks, endpoint.open_tasks)
+    until(lambda: endpoint.open_files() <= endpoint.files, endpoint.open_files)
+    held = re.findall(r"(?m)^zluda_stack_(?:running.*|queue_length) (\S+)$", endpoint.metrics())
+    assert held == ["0.0", "0.0", "0.0"]
+
+
+def nothing_is_told(endpoint: LoudEndpoint) -> None:
+    """No prompt, no key, no failure of the endpoint itself in all that it has logged."""
+    log = endpoint.log()
+    assert "every word is logged" in log
+    assert len(re.findall(r" -> \d{3} ", log)) > REQUESTS / 2
+    for mark in (PROMPT_MARK, KEY_MARK, "Traceback"):
+        _, found, rest = log.partition(mark)
+        assert not found, mark + rest[:5000]
