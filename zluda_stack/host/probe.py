@@ -118,13 +118,20 @@ def _in_use(listening: tuple[int, ...], claimed: tuple[RunningStack, ...]) -> tu
 
 
 def _models_ready() -> tuple[str, ...]:
-    from zluda_stack.models.store import EntryState, Store
+    from zluda_stack.files import children
+    from zluda_stack.models.layout import Layout, is_name
 
+    at = Layout(paths.model_store())
     try:
-        entries = Store(paths.model_store()).entries()
-    except OSError:
+        names = sorted(path.stem for path in children(at.names) if path.suffix == ".json")
+        records = {name: at.record(name) for name in names if is_name(name)}
+        return tuple(
+            name
+            for name, record in records.items()
+            if record is not None and at.is_whole(name, record)
+        )
+    except OSError:  # a store that may not be read has nothing for this user
         return ()
-    return tuple(entry.name for entry in entries if entry.state is EntryState.READY)
 
 
 def _local_model(path: Path) -> LocalModelFacts:
