@@ -232,18 +232,21 @@ def _attention(model: Architecture, serving: Serving, token: int) -> int:
         alive += model.experts_used * model.expert_wide * token
     if serving.attention == "flash":
         return alive
-    return alive + _copied_keys(model, serving) + _scores(model, serving) * token
+    copied = 0 if _is_copied_later(model, serving) else _copied_keys(model, serving)
+    return alive + copied + _scores(model, serving) * token
+
+
+def _is_copied_later(model: Architecture, serving: Serving) -> bool:
+    """False where the compute buffer holds a copy of one layer's cached keys or values.
+
+    Of batches below 512 tokens only latent attention has it there, or a model that is partly on
+    the host (nine architectures, batches of 64 to 1,024 tokens).
+    """
+    whole = _first_on_card(model, serving) == 0
+    return serving.batch < _COPIES_FROM and whole and not model.latent
 
 
 def _copied_keys(model: Architecture, serving: Serving) -> int:
-    """A copy of one layer's cached keys or values, where there was one.
-
-    Of batches below 512 tokens only latent attention has it, or a model that is partly on the
-    host (nine architectures, batches of 64 to 1,024 tokens).
-    """
-    whole = _first_on_card(model, serving) == 0
-    if serving.batch < _COPIES_FROM and whole and not model.latent:
-        return 0
     return _most(
         _cells(layer, serving) * max(_token(model, layer, serving)) for layer in set(model.layers)
     )
@@ -272,7 +275,12 @@ def _scratch(model: Architecture, serving: Serving) -> int:
     if serving.attention == "plain":
         query = _most(layer.query for layer in model.layers)
         largest = max(largest, (_scores(model, serving) + query) * tokens)
-    return int(largest * _HALF * _AHEAD)
+    scratch = int(largest * _HALF * _AHEAD)
+    # Gemma 3 ran out of memory without it, and seven others did not.
+    windowed = any(layer.window for layer in model.layers)
+    if serving.attention == "plain" and windowed and _is_copied_later(model, serving):
+        scratch += _copied_keys(model, serving)
+    return scratch
 
 
 def _matrix(tensor: Tensor, tokens: int) -> int:
