@@ -325,6 +325,32 @@ def test_all_parts_of_a_file_are_mounted_under_the_names_by_which_they_are_found
     assert server.environment["MODEL_FILE"] == "/model-00001-of-00002.gguf"
 
 
+# What a card gets of the catalogue as it is: the model, and the batch that makes room for it.
+CARDS = {
+    8: ("qwen3.5-9b", 256),
+    12: ("qwen3.5-9b", 512),
+    16: ("gpt-oss-20b", 256),
+    20: ("glm-4.7-flash", 128),
+    24: ("qwen3.6-35b-a3b", 512),
+    32: ("seed-oss-36b", 256),
+    48: ("qwen3-coder-next", 256),
+}
+
+
+@pytest.mark.parametrize("gib", CARDS)
+def test_every_usual_card_gets_a_model_for_coding(gib: int) -> None:
+    model = plan_on(card("gfx1100", gib=gib), catalog=real()).model
+    assert (model.name, model.batch) == CARDS[gib]
+    assert FULL <= model.context <= real().defaults.context_ceiling
+
+
+def test_an_apu_gets_a_model_of_the_size_of_its_share_of_the_memory() -> None:
+    apu = card("gfx1151", vram_bytes=GIB // 2, gtt_bytes=120 * GIB, integrated=True)
+    roomy = {"memory_bytes": 128 * GIB, "memory_available_bytes": 122 * GIB}
+    plan = plan_on(apu, catalog=real(), facts=roomy)
+    assert (plan.model.name, plan.model.context) == ("qwen3.5-122b-a10b", 32768)
+
+
 def rank(best: DefaultModel | None) -> tuple[int, int, int]:
     """How good a choice is: the client's mode that it has room for, then the model, then it all."""
     if best is None:
