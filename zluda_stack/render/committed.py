@@ -7,6 +7,8 @@ from zluda_stack.plan.reference import cpu_plan, gpu_plans
 from zluda_stack.plan.selftest import selftest_image, selftest_plan
 from zluda_stack.render.compose import compose_path, render_compose
 from zluda_stack.render.dockerfiles import render_dockerfile
+from zluda_stack.render.fit_table import PATH as FIT_TABLE
+from zluda_stack.render.fit_table import render_fit_table
 from zluda_stack.render.host_env import render_host_env
 from zluda_stack.render.project import dockerfile, render_project
 from zluda_stack.settings import Settings
@@ -22,6 +24,7 @@ def render_committed(catalog: Catalog) -> dict[str, str]:
     committed = {
         "compose/host-env.sh": render_host_env(catalog),
         dockerfile(selftest): render_dockerfile(selftest),
+        FIT_TABLE: render_fit_table(catalog),
         "compose/selftest.yml": render_compose(selftest_plan(gpu)),
     }
     for plan in (cpu_plan(catalog, Settings()), gpu):
