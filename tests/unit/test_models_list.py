@@ -120,3 +120,18 @@ def test_an_unknown_model_gets_the_nearest_name() -> None:
     done = run("models", "explain", "qwen3-coder-30b")
     assert done.code == ExitCode.USAGE
     assert "Did you mean qwen3-coder-30b-a3b?" in done.err
+
+
+def test_names_are_completed_and_files_where_none_begins_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("_ZLUDA_STACK_COMPLETE", "bash_complete")
+    monkeypatch.setenv("COMP_CWORD", "3")
+    for words, completed in {
+        "zluda-stack models explain qwen3-coder-n": "plain,qwen3-coder-next",
+        "zluda-stack models fit qwen3-coder-n": "plain,qwen3-coder-next",
+        "zluda-stack models fit ./mod": "file,./mod",
+        "zluda-stack up --model qwen3-coder-n": "plain,qwen3-coder-next",
+    }.items():
+        monkeypatch.setenv("COMP_WORDS", words)
+        assert run().out.strip() == completed

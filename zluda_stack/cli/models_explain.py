@@ -8,6 +8,7 @@ import click
 
 from zluda_stack.cli import cards, context, output
 from zluda_stack.cli.explain import as_facts, print_explanation
+from zluda_stack.cli.model_names import complete_model
 from zluda_stack.cli.options import json_option
 from zluda_stack.units import gibibytes
 
@@ -17,12 +18,8 @@ if TYPE_CHECKING:
     from zluda_stack.models.fit_report import CardMemory
 
 
-def _complete(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
-    return [name for name in context.catalog().models if name.startswith(incomplete)]
-
-
 @click.command()
-@click.argument("name", shell_complete=_complete)
+@click.argument("name", shell_complete=complete_model)
 @cards.gpu_option
 @cards.vram_option
 @json_option

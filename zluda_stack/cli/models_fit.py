@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from zluda_stack.cli import cards, context, output
+from zluda_stack.cli.model_names import complete_model_or_file
 from zluda_stack.cli.options import json_option
 from zluda_stack.errors import HostProblem, UsageError
 
@@ -27,7 +28,7 @@ _PARTS = (
 
 
 @click.command()
-@click.argument("model", metavar="MODEL|FILE")
+@click.argument("model", metavar="MODEL|FILE", shell_complete=complete_model_or_file)
 @cards.gpu_option
 @cards.vram_option
 @cards.tokens_option

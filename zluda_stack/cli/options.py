@@ -9,6 +9,7 @@ from typing import TypeVar
 
 import click
 
+from zluda_stack.cli.model_names import complete_model_or_file
 from zluda_stack.config.layers import flag_name
 from zluda_stack.config.schema import Setting, known_settings
 
@@ -71,6 +72,7 @@ def _option(setting: Setting) -> Callable[[Callable[..., _R]], Callable[..., _R]
         return [choice for choice in setting.choices if choice.startswith(incomplete)]
 
     metavar = "|".join(setting.choices) or ("N" if setting.kind == "number" else "TEXT")
+    completed = complete_model_or_file if setting.key == "model" else complete
     return click.option(
-        flag, setting.key, type=str, metavar=metavar, help=setting.help, shell_complete=complete
+        flag, setting.key, type=str, metavar=metavar, help=setting.help, shell_complete=completed
     )
