@@ -56,12 +56,11 @@ def require_usable(endpoint: EndpointPlan) -> None:
 
 
 def trusting(certificate: str) -> ssl.SSLContext:
-    """For a client that accepts `certificate` whoever signed it, or what the system accepts.
+    """For a client that accepts the one in the file `certificate`, whoever signed it, and no other.
 
     Raises OSError when the file cannot be read or used.
     """
-    context = ssl.create_default_context()
-    context.load_verify_locations(cafile=certificate)
+    context = ssl.create_default_context(cafile=certificate)
     # The file may hold the server's certificate alone, without the authority above it.
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     return context
