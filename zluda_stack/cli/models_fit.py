@@ -84,9 +84,11 @@ def _shape(name: str) -> Architecture:
     stored = Store(paths.model_store()).find(name)
     if stored is not None:
         return _read(stored)
-    published = architecture_of(find_model(context.catalog(), name))
-    if published is not None:
-        output.note(f"{name} is not here: computed from its published shape.")
+    model = find_model(context.catalog(), name)
+    published = architecture_of(model)
+    if published is not None and model.shape is not None:
+        evidence = model.shape.provenance.evidence.value
+        output.note(f"{name} is not here: computed from its published shape ({evidence}).")
         return published
     raise HostProblem(
         f"{name} is not here, and its layers and tensors are known only from its file",
