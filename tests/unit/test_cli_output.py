@@ -56,8 +56,8 @@ def test_away_from_a_terminal_bytes_are_told_every_few_seconds_only() -> None:
 
     assert stream.getvalue().splitlines() == [
         "downloading",
-        "  10.0 MB of 24.0 MB",
-        "  20.0 MB of 24.0 MB",
+        "  10.0 MB of 24.0 MB, 2.0 MB/s, 7 s left",
+        "  20.0 MB of 24.0 MB, 2.0 MB/s, 2 s left",
     ]
 
 

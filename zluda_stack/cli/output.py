@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TextIO
 import click
 
 from zluda_stack.program import as_typed
+from zluda_stack.progress import Rate
 from zluda_stack.units import megabytes
 
 if TYPE_CHECKING:
@@ -164,6 +165,7 @@ class PlainProgress:
         self._stream = stream
         self._clock = clock
         self._last = clock()
+        self._rate = Rate(clock)
 
     def __enter__(self) -> Progress:
         return self
@@ -178,12 +180,14 @@ class PlainProgress:
 
     def step(self, text: str) -> None:
         """Print the step."""
+        self._rate.restart()
         self._line(text)
 
     def bytes(self, done: int, total: int | None) -> None:
-        """Print how far the step is, unless a line was printed just now."""
+        """Print how far the step is and how fast, unless a line was printed just now."""
+        self._rate.see(done)
         if self._clock() - self._last >= _SECONDS_BETWEEN_PLAIN_LINES:
-            self._line(f"  {_amount(done, total)}")
+            self._line(f"  {_with_rate(_amount(done, total), self._rate.told(total))}")
 
     def _line(self, text: str) -> None:
         self._stream.write(text + "\n")
@@ -199,6 +203,7 @@ class LiveProgress:
 
         self._text = ""
         self._size = ""
+        self._rate = Rate()
         self._task: TaskID | None = None
         self._live: RichProgress = Progress(
             SpinnerColumn(),
@@ -237,14 +242,17 @@ class LiveProgress:
             return
         self._finish(mark="✓")
         self._text, self._size = name, ""
+        self._rate.restart()
         self._task = self._live.add_task(shown, total=None, size="")
 
     def bytes(self, done: int, total: int | None) -> None:
         """Move the bar of the running step."""
         if self._task is None:
             return
+        self._rate.see(done)
         self._size = _amount(done, total)
-        self._live.update(self._task, completed=done, total=total, size=self._size)
+        shown = _with_rate(self._size, self._rate.told(total))
+        self._live.update(self._task, completed=done, total=total, size=shown)
 
     def _finish(self, *, mark: str) -> None:
         if self._task is None:
@@ -257,3 +265,7 @@ class LiveProgress:
 
 def _amount(done: int, total: int | None) -> str:
     return megabytes(done) if total is None else f"{megabytes(done)} of {megabytes(total)}"
+
+
+def _with_rate(amount: str, rate: str) -> str:
+    return f"{amount}, {rate}" if rate else amount

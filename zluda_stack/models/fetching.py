@@ -12,6 +12,10 @@ from msgspec import Struct
 from zluda_stack.models.throttle import Throttle
 
 
+def _sleep(seconds: float) -> None:
+    time.sleep(seconds)  # looked up now, so that a test can replace it
+
+
 class Patience(Struct, frozen=True, kw_only=True):
     """How long a download waits.
 
@@ -22,7 +26,7 @@ class Patience(Struct, frozen=True, kw_only=True):
     stall_seconds: float = 60
     tries: int = 6
     backoff_seconds: float = 1.0
-    wait: Callable[[float], None] = time.sleep
+    wait: Callable[[float], None] = _sleep
 
 
 class Fetching(Struct, frozen=True, kw_only=True):

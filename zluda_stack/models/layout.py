@@ -20,7 +20,7 @@ from msgspec import Meta, Struct
 from zluda_stack.catalog.schema import HubModel, ModelFile, Sha256
 from zluda_stack.errors import UsageError
 from zluda_stack.files import write_atomic
-from zluda_stack.models.wanted import WantedModel
+from zluda_stack.models.wanted import Described, WantedModel
 
 # A file name and nothing else: a record can come from another machine.
 FileName = Annotated[str, Meta(pattern=r"^(?!\.{1,2}\Z)[^/\x00-\x1f\x7f]{1,200}\Z")]
@@ -28,6 +28,7 @@ FileName = Annotated[str, Meta(pattern=r"^(?!\.{1,2}\Z)[^/\x00-\x1f\x7f]{1,200}\
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,99}")
 # No model has this name: it begins with a dot.
 _ALL_NAMES = ".names"
+_PENDING = "model.json"
 
 
 class StoredFile(Struct, frozen=True, kw_only=True):
@@ -129,6 +130,18 @@ class Layout:
     def pull_folder(self, name: str) -> Path:
         """What a pull of the model `name` has so far."""
         return self.pulls / checked_name(name)
+
+    def pending(self, name: str) -> Described | None:
+        """What a stopped pull of the model `name` was to fetch."""
+        try:
+            raw = (self.pull_folder(name) / _PENDING).read_bytes()
+            return msgspec.json.decode(raw, type=Described)
+        except (OSError, msgspec.DecodeError):
+            return None
+
+    def write_pending(self, model: Described) -> None:
+        """Write what the pull that begins is to fetch. Raises HostProblem."""
+        write_atomic(self.pull_folder(model.name) / _PENDING, msgspec.json.encode(model))
 
     def parts(self, name: str) -> Path:
         """The folder of a split model's files by their own names."""

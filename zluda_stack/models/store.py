@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from enum import Enum
 from pathlib import Path
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from zluda_stack.catalog.schema import ModelFile
 from zluda_stack.errors import HostProblem, Interrupted, UsageError
@@ -22,6 +22,13 @@ from zluda_stack.files import children
 from zluda_stack.locks import held, locked
 from zluda_stack.models.digest import sha256_of
 from zluda_stack.models.fetching import Fetching
+from zluda_stack.models.garbage import (
+    Garbage,
+    collect,
+    delete,
+    find_garbage,
+    unnamed_files,
+)
 from zluda_stack.models.growth import pulled_bytes
 from zluda_stack.models.layout import (
     Layout,
@@ -32,9 +39,9 @@ from zluda_stack.models.layout import (
     size_of,
     stored_file,
 )
-from zluda_stack.models.source import Fetched, Offer, source_of
-from zluda_stack.models.wanted import Described, WantedModel
-from zluda_stack.progress import Progress
+from zluda_stack.models.source import Fetched, Offer, Source, source_of
+from zluda_stack.models.wanted import Described, WantedModel, size_of_all
+from zluda_stack.progress import Part, Progress
 from zluda_stack.units import megabytes
 
 _READ_ONLY = 0o444
@@ -75,10 +82,14 @@ class Entry(Struct, frozen=True, kw_only=True):
 
 
 class Check(Struct, frozen=True, kw_only=True):
-    """What re-hashing a file of a model found; `found` is None when there was nothing to hash."""
+    """What re-hashing one file found; `split` when the model has more of them.
+
+    `found` is None when there was nothing to hash.
+    """
 
     name: str
     file: str
+    split: bool = False
     whole: bool
     expected: str
     found: str | None
@@ -161,6 +172,10 @@ class Store:
         """What the model `name` is; None when the store has no whole or damaged one."""
         return self._at.record(name) if is_name(name) else None
 
+    def pending(self, name: str) -> Described | None:
+        """What a stopped pull of the model `name` was to fetch; None when there was none."""
+        return self._at.pending(name) if is_name(name) else None
+
     def files(self, name: str) -> tuple[tuple[StoredFile, Path], ...]:
         """The whole files of the model `name` and where they are, in order.
 
@@ -184,7 +199,9 @@ class Store:
             record = self._at.record(name)
             if record is None:
                 raise _not_here(name)
-            return tuple(self._verify_file(name, file, progress) for file in record.files)
+            split = len(record.files) > 1
+            checks = [self._verify_file(name, file, progress) for file in record.files]
+            return tuple(structs.replace(check, split=split) for check in checks)
 
     def remove(self, name: str) -> None:
         """Remove the model `name`, whole or not, and what no other name needs any more.
@@ -193,7 +210,7 @@ class Store:
         """
         with self._lock(name, _busy(name)), self._lock_names():
             for path in self.removal(name):
-                _delete(path)
+                delete(path)
 
     def removal(self, name: str) -> tuple[Path, ...]:
         """The files and folders that `remove` deletes. Raises UsageError when there is none."""
@@ -201,7 +218,7 @@ class Store:
         paths = tuple(path for path in own if path.exists())
         if not paths:
             raise _not_here(name)
-        return paths + self._unnamed_files(without=name)
+        return paths + unnamed_files(self._at, without=name)
 
     def _good_enough(self, model: WantedModel) -> Path | None:
         """The model as the store has it, unless its source is to be asked for a newer one."""
@@ -209,10 +226,20 @@ class Store:
 
     def _as_seen(self, model: WantedModel) -> WantedModel:
         """`model` with the revision, hashes and sizes that its first pull has seen."""
-        record = self._at.record(model.name)
-        if record is None or self._fetching.update or not record.is_of(model):
+        if self._fetching.update:
             return model
-        return described(model, record)
+        record, pending = self._at.record(model.name), self._at.pending(model.name)
+        if record is not None and record.is_of(model):
+            return described(model, record)
+        return pending if pending is not None and pending.is_of(model) else model
+
+    def garbage(self) -> tuple[Garbage, ...]:
+        """What `collect` would remove now."""
+        return find_garbage(self._at)
+
+    def collect(self) -> tuple[Garbage, ...]:
+        """Remove what no model needs and what stopped pulls left, and tell what it was."""
+        return collect(self._at)
 
     def _pull(self, model: WantedModel, progress: Progress, lock: int) -> Path:
         source = source_of(self._as_seen(model), self._fetching)
@@ -220,17 +247,23 @@ class Store:
         try:
             folder.mkdir(parents=True, exist_ok=True)
             offer = source.offer(progress)
-            missing = [file for file in offer.files if self._have(file, folder) is None]
-            self._require_room(
-                model.name, sum(source.space_needed(file, folder) for file in missing)
-            )
-            fetched = tuple(
-                self._have(file, folder) or source.fetch(offer, file, folder, progress, lock)
-                for file in offer.files
-            )
+            self._at.write_pending(_promised(model.name, offer))
+            self._require_room(model.name, self._needed(model.name, source, offer))
+            fetched = self._fetch_all(source, offer, folder, progress, lock)
             return self._admit(model.name, offer, fetched)
         finally:
             _drop_when_empty(folder)
+
+    def _fetch_all(
+        self, source: Source, offer: Offer, folder: Path, progress: Progress, lock: int
+    ) -> tuple[Fetched, ...]:
+        """The files of `offer` in order, those that are there already as they are."""
+        total, fetched = size_of_all(offer.files), list[Fetched]()
+        for file in offer.files:
+            part = Part(progress, sum(each.size for each in fetched), total)
+            found = self._have(file, folder)
+            fetched.append(found or source.fetch(offer, file, folder, part, lock))
+        return tuple(fetched)
 
     def _have(self, file: ModelFile, folder: Path) -> Fetched | None:
         """The file as a pull before this one, or another model, has brought it."""
@@ -256,7 +289,7 @@ class Store:
                 self._move_in(found)
             _link_parts(self._at, name, record)
             self._at.write_record(name, record)
-            for path in self._unnamed_files():
+            for path in unnamed_files(self._at):
                 path.unlink(missing_ok=True)
         shutil.rmtree(self._at.pull_folder(name), ignore_errors=True)
         return self._at.served_file(name, record)
@@ -270,27 +303,6 @@ class Store:
             raise HostProblem(
                 f"{blob} was removed by another process in the meantime", "Pull the model again."
             )
-
-    def _unnamed_files(self, *, without: str | None = None) -> tuple[Path, ...]:
-        """Blobs that no record but that of `without` names, and damaged files none needs."""
-        names = {path.stem for path in self._at.names.glob("*.json")} - {without}
-        records = [self._at.record(name) for name in names if is_name(name)]
-        named = {
-            blob_name(file.sha256)
-            for record in records
-            if record is not None
-            for file in record.files
-        }
-        blobs = tuple(self._at.blobs.glob("*"))
-        healed = {blob.name for blob in blobs} & named
-        return tuple(
-            [blob for blob in blobs if blob.name not in named]
-            + [
-                damaged
-                for damaged in self._at.damaged_files.glob("*")
-                if damaged.name in healed or damaged.name not in named
-            ]
-        )
 
     def _verify_file(self, name: str, file: StoredFile, progress: Progress) -> Check:
         progress.step(f"checking {name}")
@@ -306,7 +318,34 @@ class Store:
                 f"cannot check {blob}: {error.strerror}", "Check the disk and the file's owner."
             ) from error
         whole = found == file.sha256
-        return Check(name=name, file=file.name, whole=whole, expected=file.sha256, found=found)
+        return Check(
+            name=name,
+            file=file.name,
+            whole=whole,
+            expected=file.sha256,
+            found=found,
+        )
+
+    def require_room(self, models: Sequence[WantedModel], progress: Progress) -> None:
+        """Raises HostProblem when the disk has no room for all that `models` still lack.
+
+        Asks their sources, where sizes are not known.
+        """
+        needed = 0
+        for model in models:
+            if self._good_enough(model) is None:
+                source = source_of(self._as_seen(model), self._fetching)
+                needed += self._needed(model.name, source, source.offer(progress))
+        self._at.root.mkdir(parents=True, exist_ok=True)
+        self._require_room(", ".join(model.name for model in models), needed)
+
+    def _needed(self, name: str, source: Source, offer: Offer) -> int:
+        folder = self._at.pull_folder(name)
+        return sum(
+            source.space_needed(file, folder)
+            for file in offer.files
+            if self._have(file, folder) is None
+        )
 
     def _require_room(self, name: str, needed: int) -> None:
         free = self._free_bytes(self._at.root)
@@ -367,7 +406,7 @@ class Store:
         def watch() -> None:
             for step in steps:
                 progress.step(step)
-            progress.bytes(pulled_bytes(self._at.pull_folder(model.name)), _size(model))
+            progress.bytes(pulled_bytes(self._at.pull_folder(model.name)), size_of_all(model.files))
 
         return watch
 
@@ -391,10 +430,10 @@ def described(model: WantedModel, record: Record) -> WantedModel:
     return Described(name=model.name, files=files, pypi=model.pypi, hub=hub, https=model.https)
 
 
-def _size(model: WantedModel) -> int | None:
-    """Bytes of all files together; None when one of them was never seen."""
-    sizes = [file.size for file in model.files]
-    return None if None in sizes else sum(size or 0 for size in sizes)
+def _promised(name: str, offer: Offer) -> Described:
+    """What a pull is to fetch; a size without a hash does not bind the next one."""
+    files = tuple(file if file.sha256 else structs.replace(file, size=None) for file in offer.files)
+    return Described(name=name, files=files, hub=offer.hub, https=offer.https)
 
 
 def _link_parts(at: Layout, name: str, record: Record) -> None:
@@ -406,13 +445,6 @@ def _link_parts(at: Layout, name: str, record: Record) -> None:
     folder.mkdir(parents=True)
     for file in record.files:
         os.link(at.blob(file.sha256), folder / file.name)
-
-
-def _delete(path: Path) -> None:
-    if path.is_dir():
-        shutil.rmtree(path, ignore_errors=True)
-    else:
-        path.unlink(missing_ok=True)
 
 
 def _drop_when_empty(folder: Path) -> None:

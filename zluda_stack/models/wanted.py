@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Protocol
 
 from msgspec import Struct
@@ -33,6 +34,12 @@ class WantedModel(Protocol):
         """The URL of the folder that holds it."""
 
 
+def size_of_all(files: Iterable[ModelFile]) -> int | None:
+    """Bytes of all `files` together; None when one of them was never seen."""
+    sizes = [file.size for file in files]
+    return None if None in sizes else sum(size or 0 for size in sizes)
+
+
 class Described(Struct, frozen=True, kw_only=True):
     """A model that the user described, or that the store has a record of."""
 
@@ -41,3 +48,14 @@ class Described(Struct, frozen=True, kw_only=True):
     pypi: PypiModel | None = None
     hub: HubModel | None = None
     https: str | None = None
+
+    def is_of(self, model: WantedModel) -> bool:
+        """True when this is what is wanted with `model`, as far as that says."""
+        if self.https != model.https or len(self.files) != len(model.files):
+            return False
+        revision = None if model.hub is None else model.hub.revision
+        here = None if self.hub is None else self.hub.revision
+        pairs = zip(self.files, model.files, strict=True)
+        return revision in {None, here} and all(
+            mine.name == other.name and other.sha256 in {None, mine.sha256} for mine, other in pairs
+        )
