@@ -230,8 +230,10 @@ class Store:
             return model
         record, pending = self._at.record(model.name), self._at.pending(model.name)
         if record is not None and record.is_of(model):
-            return described(model, record)
-        return pending if pending is not None and pending.is_of(model) else model
+            return _seen(model, record)
+        if pending is not None and pending.is_of(model):
+            return structs.replace(pending, pypi=model.pypi)
+        return model
 
     def garbage(self) -> tuple[Garbage, ...]:
         """What `collect` would remove now."""
@@ -418,7 +420,7 @@ class Store:
         return locked(self._at.names_lock, lambda: None)
 
 
-def described(model: WantedModel, record: Record) -> WantedModel:
+def _seen(model: WantedModel, record: Record) -> WantedModel:
     """`model` as `record` has it: with the hashes, sizes and the revision that were seen."""
     files = tuple(
         ModelFile(name=file.name, sha256=seen.sha256, size=seen.size)
