@@ -79,6 +79,22 @@ class TestCheck:
         assert limits(findings) == {lacks}
         assert faults(findings) == set()
 
+    def test_the_short_prompt_is_judged_when_it_is_the_one_that_is_used(self) -> None:
+        with serving(FakeModel(context=8192)):
+            outcome = run("connect", "claude", "--simple", "--check", "--json")
+        assert outcome.code == ExitCode.OK
+        (context,) = (one for one in outcome.json["claude"] if one["name"] == "context")
+        assert context["verdict"] == "ok"
+        assert context["told"].startswith("8192 tokens")
+
+    def test_what_is_being_waited_for_is_said_beside_the_findings(self) -> None:
+        with serving(FakeModel()):
+            outcome = run("connect", "openai", "--check")
+        waited = [line for line in outcome.err.splitlines() if line.startswith("asking")]
+        told = [line.split(":")[0].removeprefix("✓ ") for line in outcome.out.splitlines()[1:]]
+        assert waited == [f"asking the endpoint: {name} ..." for name in told]
+        assert "tools" in told
+
     @pytest.mark.parametrize(
         ("model", "wrong"),
         [
