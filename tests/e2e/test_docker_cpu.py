@@ -9,10 +9,12 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from msgspec import structs
 
+from tests.certificates import self_signed
 from tests.docker_engine import docker, standin_contexts
 from tests.e2e.conftest import free_port, own_xdg_folders
 from tests.unit.planning import configured
@@ -33,9 +35,9 @@ pytestmark = [pytest.mark.docker, pytest.mark.timeout(7200)]
 _NAME = "test-cpu-stack"
 
 
-def _plan(standin: str, port: int) -> Plan:
+def _plan(standin: str, port: int, **more: object) -> Plan:
     """What `zluda-stack up --engine docker --gpu none` plans here, on the stand-in base."""
-    wished = configured(engine="docker", gpu="none", name=_NAME, port=port, context=2048)
+    wished = configured(engine="docker", gpu="none", name=_NAME, port=port, context=2048, **more)
     plan = resolve(probe(None, os.environ), wished, load())
     # One CPU variant instead of all of them: the stand-in's build is for this machine only.
     images = (
@@ -110,6 +112,27 @@ def test_a_killed_server_is_noticed_and_up_heals(plan: Plan) -> None:
     assert killed.log_tail
 
     assert engine.up(plan, Silent()).healthy
+
+
+def test_the_same_stack_speaks_https_and_keeps_prompts_when_it_is_told_to(
+    plan: Plan, standin: str, tmp_path: Path
+) -> None:
+    certificate, key = self_signed(tmp_path, "IP:127.0.0.1")
+    files = {"tls_cert": str(certificate), "tls_key": str(key)}
+    secure = _plan(standin, plan.endpoint.port, capture_prompts=True, **files)
+
+    status = DockerEngine().up(secure, Silent())  # only when the health check of Compose passes too
+
+    assert status.healthy
+    assert status.url == f"https://127.0.0.1:{plan.endpoint.port}"
+    assert not DockerEngine().is_up(plan)
+    checks = selftest.run(secure.endpoint, keys.ensure_key(_NAME))
+    assert [check.detail for check in checks] == [""] * 4
+    endpoint = f"zluda-stack-{_NAME}-endpoint-1"
+    assert docker("inspect", "--format", "{{.State.Health.Status}}", endpoint).strip() == "healthy"
+    docker("cp", f"{endpoint}:/capture", str(tmp_path / "kept"))
+    kept = b"".join(path.read_bytes() for path in (tmp_path / "kept").glob("*.request"))
+    assert b"Say hello" in kept
 
 
 @pytest.mark.usefixtures("plan")

@@ -193,7 +193,7 @@ def _one_target(cards: tuple[Card, ...]) -> Gpu:
         f"{listed(cards)}: these are of the targets {' and '.join(targets)}, and one inference "
         "image holds the kernels of one target only",
         f"Take those of one target (--gpu {first}), and start a second stack for the others "
-        f"(zluda-stack up --name second --gpu {second}).",
+        f"(`zluda-stack up --name second --gpu {second}`).",
     )
 
 
