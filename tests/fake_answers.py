@@ -70,6 +70,7 @@ ANSWERS: dict[str, Json] = {
         "usage": {"prompt_tokens": 5},
     },
     "/infill": {"content": "Well.", "stop": True, "stop_type": "eos", "tokens_predicted": 2},
+    "/tokenize": {"count": 5},  # vLLM's
 }
 
 

@@ -210,7 +210,7 @@ _client_headers = st.sampled_from([(), (VERSION,), _session, (("accept-encoding"
 def _well_posted(draw: st.DrawFn) -> Asked:
     path = draw(st.sampled_from(POSTED))
     body = json.dumps(draw(_bodies[path]), ensure_ascii=draw(st.booleans())).encode()
-    query = draw(st.sampled_from(["", "", "?beta=true"]))
+    query = draw(st.sampled_from(["", "?beta=true", f"?q={PROMPT_MARK}&key={RIGHT_KEY}"]))
     return Asked(
         "POST",
         path + query,
@@ -296,6 +296,9 @@ _values = st.one_of(_json, _numbers, _odd_texts, _nested(), _deep)
 _HOLE = "@hole@"
 
 
+_MORE = ("tools", "tool_choice", "system", "output_config", "suffix", "prompt", "n", "é")
+
+
 @st.composite
 def _one_wrong_value(draw: st.DrawFn) -> Asked:
     """A request with another value, or one more or less, somewhere in it."""
@@ -308,7 +311,7 @@ def _one_wrong_value(draw: st.DrawFn) -> Asked:
     if how == "without":
         del holder[name]
     elif how == "more" and isinstance(holder, dict):
-        holder[draw(st.sampled_from(["n", "output_config", "suffix", "prompt", "é"]))] = _HOLE
+        holder[draw(st.sampled_from(_MORE))] = _HOLE
     else:
         holder[name] = _HOLE
     text = json.dumps(body).replace(f'"{_HOLE}"', value)

@@ -3,7 +3,8 @@
 No 5xx of its own making, every error in the shape of the caller's dialect and with its id, every
 answer as the OpenAPI description says, nothing of a prompt or a key in a log, nothing left over.
 
-ENDPOINT_REQUESTS is how many requests are sent.
+ENDPOINT_REQUESTS is how many requests are sent, half of them before a model server that speaks
+OpenAI's API only.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ from tests.fake_moods import (
 from tests.hostile_requests import KEY_MARK, PROMPT_MARK, RIGHT_KEY, Asked
 from tests.hostile_requests import requests as any_requests
 
-REQUESTS = int(os.environ.get("ENDPOINT_REQUESTS", "1000"))
+REQUESTS = int(os.environ.get("ENDPOINT_REQUESTS", "1200")) // 2
 ID = re.compile(r"req_[0-9a-f]{24}")
 ENDS = (b"data: [DONE]\n\n", b"event: message_stop\n", b"event: response.")
 FOR_EVERYONE = {"/v1/models"}  # for the page at /, whose client may have left long ago
@@ -75,7 +76,7 @@ class _Replay:
 class LoudEndpoint:
     """The endpoint as a process before two replicas that are one moody model server."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, upstream_dialect: str) -> None:
         self.server = FakeMoodyServer(folder / "model.sock")
         self.seen: Counter[str] = Counter()
         self._log = folder / "log"
@@ -86,6 +87,7 @@ class LoudEndpoint:
         replica = ("--upstream", f"unix:{folder / 'model.sock'}")
         key = ("--key-file", str(folder / "key"))
         options = ("--port", str(self._port), *key, *replica, *replica, "--slots", "4")
+        options += ("--upstream-dialect", upstream_dialect)
         self._process = subprocess.Popen(
             [sys.executable, "-m", "tests.loud_gateway", *options],
             stdout=self._log.open("wb"),
@@ -143,9 +145,9 @@ def until(holds: Callable[[], bool], told: Callable[[], object]) -> None:
         time.sleep(0.02)
 
 
-@pytest.fixture
-def endpoint(tmp_path: Path) -> Iterator[LoudEndpoint]:
-    running = LoudEndpoint(tmp_path)
+@pytest.fixture(params=["llama.cpp", "openai"])
+def endpoint(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[LoudEndpoint]:
+    running = LoudEndpoint(tmp_path, request.param)
     yield running
     running.stop()
 
