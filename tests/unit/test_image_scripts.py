@@ -108,7 +108,12 @@ def test_a_file_of_the_users_comes_first(store: Path) -> None:
     ("fitted", "expected"),
     [
         ({"BATCH": "256", "GPU_LAYERS": "14"}, "--n-gpu-layers 14 --fit off --metrics"),
-        ({"BATCH": "256", "GPU_LAYERS": ""}, "--n-gpu-layers 999 --fit off --metrics"),
+        ({"BATCH": "256", "GPU_LAYERS": ""}, "--device CUDA0 --n-gpu-layers 999 --fit off"),
+        (
+            {"BATCH": "256", "DEVICES": "CUDA0,CUDA1", "TENSOR_SPLIT": "21,20"},
+            "--device CUDA0,CUDA1 --n-gpu-layers 999 --fit off --metrics --ctx-size 8192 "
+            "--split-mode layer --tensor-split 21,20",
+        ),
     ],
 )
 def test_the_server_on_a_card_gets_the_batch_and_the_layers_of_the_plan(
@@ -128,7 +133,8 @@ def test_the_server_on_a_card_gets_the_batch_and_the_layers_of_the_plan(
         timeout=30,
     ).stdout
     assert expected in told
-    assert told.strip().endswith("--ctx-size 8192 --ubatch-size 256")
+    assert "--ctx-size 8192" in told
+    assert told.strip().endswith("--ubatch-size 256")
 
 
 def test_what_is_missing_of_a_model_is_named(store: Path) -> None:

@@ -22,6 +22,7 @@ from zluda_stack.catalog.schema import Catalog, Model
 from zluda_stack.errors import ExitCode, PlanRefused
 from zluda_stack.host.facts import GpuFacts, LocalModelFacts, RunningStack
 from zluda_stack.models.fit import Serving, needs
+from zluda_stack.models.fit_split import needs_by_card
 from zluda_stack.models.gguf_header import read_header
 from zluda_stack.models.layout import Layout, Record, StoredFile
 from zluda_stack.models.published import architecture_of
@@ -185,6 +186,48 @@ def test_each_of_several_cards_must_hold_the_model() -> None:
     cards = (card("gfx1100", gib=24), card("gfx1100", 1, gib=24, vram_used_bytes=14 * GIB))
     assert plan_on(*cards, gpu="all").model.name == "small"
     assert plan_on(*cards, gpu="0").model.name == "large"
+
+
+def test_what_fits_no_card_alone_is_spread_over_all_by_one_server() -> None:
+    cards = (card("gfx1100", gib=16), card("gfx1100", 1, gib=8))
+    plan = plan_on(*cards, gpu="1,0", model="large")
+    assert plan.model.gpu_layers is None
+    first, second = plan.model.split
+    assert first + second == 41
+    assert first > second
+    shape = architecture_of(LARGE)
+    assert shape is not None
+    asked = Serving(context=plan.model.context, batch=plan.model.batch)
+    taken = needs_by_card(shape, asked, plan.model.split)
+    assert taken[0].total <= 16 * GIB
+    assert taken[1].total <= 8 * GIB
+    assert "spread-over-cards" in [notice.code for notice in plan.warnings]
+    assert "one model server" in plan.headline
+
+
+def test_a_server_for_all_cards_gets_them_all_and_is_told_what_each_holds() -> None:
+    cards = (card("gfx1100", gib=12), card("gfx1100", 1, gib=12))
+    plan = plan_on(*cards, gpu="all", model="large")
+    model, server, endpoint = plan.services
+    assert (model.name, server.name, endpoint.name) == ("model", "inference", "endpoint")
+    assert len(server.devices) == 3
+    assert server.environment["DEVICES"] == "CUDA0,CUDA1"
+    assert plan.host_environment["ZLUDA_STACK_TENSOR_SPLIT"] == ",".join(map(str, plan.model.split))
+    assert plan.host_environment["HOST_RENDER_NODE_2"] == "/dev/dri/renderD129"
+    assert len(server.group_add) == len(set(server.group_add)) == 2
+    assert plan.volumes[:2] == ("models", "zluda-cache")
+    alone = plan_on(*cards, gpu="all", model="small")
+    assert [one.name for one in alone.services][1:3] == ["inference", "inference-2"]
+    assert "ZLUDA_STACK_TENSOR_SPLIT" not in alone.host_environment
+
+
+def test_a_context_too_long_for_all_cards_together_is_refused_too() -> None:
+    cards = (card("gfx1100", gib=12), card("gfx1100", 1, gib=12))
+    error = refused(*cards, gpu="all", model="large", context=131072)
+    assert "12.0 and 12.0 GiB are free" in error.message
+    fits = re.search(r"--context ([0-9]+)", error.hint)
+    assert fits is not None
+    assert plan_on(*cards, gpu="all", model="large", context=int(fits[1])).model.split
 
 
 def test_without_known_memory_nothing_is_fitted() -> None:
@@ -384,8 +427,8 @@ def test_no_plan_takes_more_than_is_free(
 @settings(max_examples=40, deadline=None)
 @given(memory=st.integers(GIB, 160 * GIB), more=st.integers(0, 16 * GIB))
 def test_more_memory_never_gives_a_worse_choice(memory: int, more: int) -> None:
-    smaller = largest_that_fits(real(), Room(card=memory), ())
-    larger = largest_that_fits(real(), Room(card=memory + more), ())
+    smaller = largest_that_fits(real(), Room(cards=(memory,)), ())
+    larger = largest_that_fits(real(), Room(cards=(memory + more,)), ())
     assert rank(larger)[:2] >= rank(smaller)[:2]
     if larger is not None and smaller is not None and larger.model == smaller.model:
         same_batch = larger.fitted.batch == smaller.fitted.batch

@@ -7,7 +7,7 @@ machine; `host_environment` holds the values for this one.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from msgspec import structs
 
@@ -57,9 +57,21 @@ def gpu_services(
     return _around(catalog, images, model, tuple(replicas))
 
 
-def gpu_volumes(gpus: tuple[GpuDevice, ...]) -> tuple[str, ...]:
-    """The named volumes of a stack on `gpus`."""
-    return (*CPU_VOLUMES, *(_cache(number) for number in range(1, len(gpus) + 1)))
+def spread_services(
+    catalog: Catalog,
+    images: Iterable[ImagePlan],
+    model: ModelPlan,
+    gpus: tuple[GpuDevice, ...],
+    entry: Passthrough,
+) -> tuple[Service, ...]:
+    """As `gpu_services`, with one server that spreads the model over all cards."""
+    server = _server(catalog, model, "inference", inference_tag(required("ZLUDA_STACK_GPU")))
+    return _around(catalog, images, model, (_on_all(server, gpus, entry),))
+
+
+def gpu_volumes(servers: int) -> tuple[str, ...]:
+    """The named volumes of a stack with so many servers on cards."""
+    return (*CPU_VOLUMES, *(_cache(number) for number in range(1, servers + 1)))
 
 
 def cpu_services(
@@ -111,6 +123,7 @@ def _fit_environment(model: ModelPlan) -> dict[str, str]:
     return {
         "ZLUDA_STACK_BATCH": str(model.batch),
         "ZLUDA_STACK_GPU_LAYERS": "" if layers is None else str(layers),
+        "ZLUDA_STACK_TENSOR_SPLIT": ",".join(map(str, model.split)),
     }
 
 
@@ -211,6 +224,34 @@ def _on_gpu(server: Service, number: int, entry: Passthrough) -> Service:
         health=_health(int(server.environment["PORT"]), start_period=_FIRST_START_S),
     )
     return _with_card(replica, number, entry.way)
+
+
+def _on_all(server: Service, gpus: tuple[GpuDevice, ...], entry: Passthrough) -> Service:
+    """`server` with all `gpus`; the model's layers are divided among them as .env says."""
+    numbers = range(1, len(gpus) + 1)
+    replicas = [_on_gpu(server, number, entry) for number in numbers]
+    spread = {
+        "DEVICES": ",".join(f"CUDA{number - 1}" for number in numbers),
+        "TENSOR_SPLIT": by_program("ZLUDA_STACK_TENSOR_SPLIT"),
+    }
+    if entry.way == "runtime":
+        spread["AMD_VISIBLE_DEVICES"] = ",".join(_card(number, entry.way) for number in numbers)
+    devices = dict.fromkeys(device for replica in replicas for device in replica.devices)
+    return structs.replace(
+        replicas[0],
+        devices=tuple(devices),
+        group_add=(*replicas[0].group_add, *_other_groups(gpus, entry)),
+        environment=replicas[0].environment | spread,
+    )
+
+
+def _other_groups(gpus: tuple[GpuDevice, ...], entry: Passthrough) -> Iterator[str]:
+    """Groups of further cards' render nodes that the first card's are not."""
+    seen = {None, gpus[0].kfd_gid, gpus[0].render_gid}
+    for number, gpu in enumerate(gpus, start=1):
+        if gpu.render_gid not in seen and not entry.keep_groups:
+            seen.add(gpu.render_gid)
+            yield by_program("HOST_RENDER_GID" + _suffix(number))
 
 
 def _with_card(server: Service, number: int, way: Way) -> Service:

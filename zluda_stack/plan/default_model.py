@@ -11,7 +11,7 @@ from zluda_stack.models.fit import RUNTIME
 from zluda_stack.models.gguf_types import TENSOR_TYPES
 from zluda_stack.models.published import architecture_of
 from zluda_stack.plan.clients import CODING_CLIENT, by_need
-from zluda_stack.plan.model_fit import Fitted, Room, whole
+from zluda_stack.plan.model_fit import Fitted, Room, on_each, whole
 
 _ROUNDED = 0.94
 _CACHED_BYTES = 2
@@ -43,7 +43,7 @@ def largest_that_fits(
         for model in _candidates(catalog, room, ready, floor):
             shape = architecture_of(model)
             longest = context or min(model.context_length, catalog.defaults.context_ceiling)
-            fitted = None if shape is None else whole(shape, (floor,), longest, room)
+            fitted = None if shape is None else whole(shape, (floor,), longest, on_each(room))
             if fitted is not None:
                 return DefaultModel(model=model, fitted=fitted, client=client, mode=mode)
     return None

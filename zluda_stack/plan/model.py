@@ -51,12 +51,13 @@ def names_a_file(model: str) -> bool:
 def choose_model(
     facts: HostFacts, configured: Configured, catalog: Catalog, gpus: tuple[GpuDevice, ...]
 ) -> ModelChoice:
-    """The model for these settings on `gpus`, each of which holds all of it.
+    """The model for these settings on `gpus`.
 
-    Without a wish it is the largest that fits the memory that is free; on the CPU, and where
-    that memory is not known, the catalogue's default. Raises PlanRefused for an unknown name,
-    an unusable file, a context that is longer than the model was trained for (llama.cpp would
-    cap it with nothing but a line in its log), and for what does not fit.
+    Each of them holds all of it, or all of them together what does not fit on one. Without a
+    wish it is the largest that fits the memory that is free on each; on the CPU, and where that
+    memory is not known, the catalogue's default. Raises PlanRefused for an unknown name, an
+    unusable file, a context that is longer than the model was trained for (llama.cpp would cap
+    it with nothing but a line in its log), and for what does not fit.
     """
     settings = configured.settings
     room = _room(facts, gpus, 0 if settings.context else _SPARE)
@@ -85,12 +86,14 @@ def model_anywhere(facts: HostFacts, configured: Configured, catalog: Catalog) -
 
 
 def _room(facts: HostFacts, gpus: tuple[GpuDevice, ...], spare: int) -> Room | None:
-    """What the card with the least has free; None where nobody knows, and on the CPU."""
-    free = [gpu.free_bytes for gpu in gpus if gpu.free_bytes is not None]
+    """What the cards have free; None where nobody knows, and on the CPU."""
+    # In the order of the compute driver, which is that of the CUDA devices in a container.
+    ordered = sorted(gpus, key=lambda gpu: gpu.index or 0)
+    free = tuple(gpu.free_bytes for gpu in ordered if gpu.free_bytes is not None)
     if not gpus or len(free) < len(gpus):
         return None
     shared = any(gpu.integrated for gpu in gpus)
-    return Room(card=min(free), machine=facts.memory_bytes, shared=shared, spare=spare)
+    return Room(cards=free, machine=facts.memory_bytes, shared=shared, spare=spare)
 
 
 def _find(facts: HostFacts, catalog: Catalog, name: str) -> _Named:
@@ -175,6 +178,8 @@ def _warnings(
     warnings = []
     if configured.settings.model is None:
         warnings.append(words.nothing_for_coding(named.name, room))
+    if fitted.split:
+        warnings.append(words.spread_over_cards(named.name, len(fitted.split)))
     if fitted.gpu_layers is not None:
         other = _other(named, catalog, room)
         warnings.append(words.partly_on_card(named.name, fitted, room, other))
@@ -192,7 +197,9 @@ def _served(
 ) -> ModelChoice:
     model = _plan(named, fitted.context)
     return ModelChoice(
-        model=structs.replace(model, batch=fitted.batch, gpu_layers=fitted.gpu_layers),
+        model=structs.replace(
+            model, batch=fitted.batch, gpu_layers=fitted.gpu_layers, split=fitted.split
+        ),
         decisions=words.in_room(configured, named.name, fitted, room, because),
     )
 

@@ -1,17 +1,18 @@
-"""With which context, batch and layers a model is served in the memory that a card has.
+"""With which context, batch and layers a model is served in the memory that cards have.
 
-The arithmetic is that of `zluda_stack.models.fit`. Nothing here takes more than some thirty of
-its sums: what a plan may take of a model is found by halving.
+The arithmetic is that of `zluda_stack.models`. Nothing here takes more than some thirty of its
+sums: what a plan may take of a model is found by halving.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from msgspec import Struct
 
 from zluda_stack.models.architecture import Architecture
 from zluda_stack.models.fit import CELLS, Needs, Serving, needs
+from zluda_stack.models.fit_split import needs_by_card
 
 # llama.cpp's own n_ubatch, and what is tried where it leaves too little room: without
 # FlashAttention the scores of a whole batch are in memory at once, and grow with the context.
@@ -19,31 +20,45 @@ BATCHES = (512, 256, 128)
 
 
 class Room(Struct, frozen=True, kw_only=True):
-    """Bytes that a model can have: on the card, and in the machine for layers that do not fit.
+    """Bytes that a model can have: on each card, and in the machine for layers that do not fit.
 
-    `machine` is None when it is not known. With `shared` the card's memory is the machine's.
-    `spare` is what is left alone of the card's.
+    `machine` is None when it is not known. With `shared` the cards' memory is the machine's.
+    `spare` is what is left alone of each card's.
     """
 
-    card: int
+    cards: tuple[int, ...]
     machine: int | None = None
     shared: bool = False
     spare: int = 0
 
     @property
+    def least(self) -> int:
+        """What the card with the least has free."""
+        return min(self.cards)
+
+    @property
     def usable(self) -> int:
-        """What a model may take of the card."""
-        return self.card - self.spare
+        """What a model may take of it."""
+        return self.least - self.spare
 
 
 class Fitted(Struct, frozen=True, kw_only=True):
-    """A way to serve `model`, and what that takes. `gpu_layers` is None for all of them."""
+    """A way to serve `model`, and what that takes of a card, of the fullest with `split`.
+
+    `gpu_layers` is None for all of them. `split` is how many each card has when one server
+    spreads the model over all cards, empty when each card has a server of its own.
+    """
 
     model: Architecture
     context: int
     batch: int
-    gpu_layers: int | None
+    gpu_layers: int | None = None
+    split: tuple[int, ...] = ()
     needs: Needs
+
+
+Place = Callable[[Architecture, int, int], "Fitted | None"]
+"""How a model with a context and a batch is put onto the cards; None where it does not fit."""
 
 
 def fit(
@@ -51,39 +66,89 @@ def fit(
 ) -> Fitted | None:
     """How `model` is served in `room` with the context `wish`, else one of at most `longest`.
 
-    A model that has no room for any of the `floors` on the card (in tokens, the best first)
-    leaves layers in the machine's memory. None when that does not fit either, and for a `wish`
-    that is too long while a shorter context fits.
+    Every card has it all; where that leaves no room for one of the `floors` (in tokens, the best
+    first), all of them have it together, and else layers are left in the machine's memory. None
+    when that does not fit either, and for a `wish` that is too long while a shorter context fits.
     """
+    places = places_in(room)
     if wish is None:
-        return whole(model, floors, longest, room) or partly(model, floors, room)
-    found = with_context(model, wish, room)
-    if found is not None or whole(model, floors, longest, room) is not None:
+        ways = (whole(model, (floor,), longest, place) for floor in floors for place in places)
+        return _first(ways) or partly(model, floors, room)
+    found = _first(with_context(model, wish, place) for place in places)
+    if found is not None or any(whole(model, floors, longest, place) for place in places):
         return found
     return partly(model, (wish,), room)
 
 
-def whole(model: Architecture, floors: Iterable[int], longest: int, room: Room) -> Fitted | None:
-    """All layers on the card and the longest context up to `longest`, at least a floor.
+def _first(ways: Iterable[Fitted | None]) -> Fitted | None:
+    return next((way for way in ways if way is not None), None)
+
+
+def places_in(room: Room) -> tuple[Place, ...]:
+    """The ways to put a whole model onto the cards, the better first."""
+    return (on_each(room), over_all(room)) if len(room.cards) > 1 else (on_each(room),)
+
+
+def on_each(room: Room) -> Place:
+    """All layers on each card."""
+
+    def place(model: Architecture, context: int, batch: int) -> Fitted | None:
+        found = needs(model, Serving(context=context, batch=batch))
+        if found.total > room.usable:
+            return None
+        return Fitted(model=model, context=context, batch=batch, needs=found)
+
+    return place
+
+
+def over_all(room: Room) -> Place:
+    """The layers spread over the cards, as many on each as its free memory is of all."""
+
+    def place(model: Architecture, context: int, batch: int) -> Fitted | None:
+        split = _shares(len(model.layers) + 1, room.cards)
+        if 0 in split:
+            return None
+        found = needs_by_card(model, Serving(context=context, batch=batch), split)
+        left = [
+            free - room.spare - each.total for free, each in zip(room.cards, found, strict=True)
+        ]
+        if min(left) < 0:
+            return None
+        fullest = found[left.index(min(left))]
+        return Fitted(model=model, context=context, batch=batch, split=split, needs=fullest)
+
+    return place
+
+
+def _shares(count: int, cards: Sequence[int]) -> tuple[int, ...]:
+    """`count` divided as the memory of the cards is; what is left goes to the first ones."""
+    every = max(1, sum(cards))
+    shares = [count * free // every for free in cards]
+    rest = count - sum(shares)
+    return tuple(share + (number < rest) for number, share in enumerate(shares))
+
+
+def whole(model: Architecture, floors: Iterable[int], longest: int, place: Place) -> Fitted | None:
+    """All layers on cards and the longest context up to `longest`, at least a floor.
 
     `floors` are contexts in tokens, the best first. The batch is the largest that leaves room
     for a floor; a floor comes before a batch. None when not even the last floor fits.
     """
     for floor in floors:
-        least = with_context(model, min(floor, longest), room)
+        least = with_context(model, min(floor, longest), place)
         if least is not None:
-            return _longest(model, least, longest, room)
+            return _longest(least, longest, place)
     return None
 
 
-def with_context(model: Architecture, context: int, room: Room) -> Fitted | None:
-    """All layers on the card with exactly this context, in the largest batch that fits."""
+def with_context(model: Architecture, context: int, place: Place) -> Fitted | None:
+    """All layers on cards with exactly this context, in the largest batch that fits."""
     *larger, last = BATCHES
-    least = _serve(model, context, last, None)  # first: most models that do not fit end here
-    if least.needs.total > room.usable:
+    least = place(model, context, last)  # first: most models that do not fit end here
+    if least is None:
         return None
-    tried = (_serve(model, context, batch, None) for batch in larger)
-    return next((found for found in tried if found.needs.total <= room.usable), least)
+    tried = (place(model, context, batch) for batch in larger)
+    return next((found for found in tried if found is not None), least)
 
 
 def partly(model: Architecture, contexts: Iterable[int], room: Room) -> Fitted | None:
@@ -101,43 +166,31 @@ def partly(model: Architecture, contexts: Iterable[int], room: Room) -> Fitted |
 
 
 def longest_context(model: Architecture, most: int, room: Room) -> int | None:
-    """The longest context up to `most` with all layers on the card, None when none fits."""
-    least = _serve(model, min(CELLS, most), BATCHES[-1], None)
-    if least.needs.total > room.usable:
-        return None
-    return _longest(model, least, most, room).context
+    """The longest context up to `most` with all layers on cards, None when none fits."""
+    found = []
+    for place in places_in(room):
+        least = place(model, min(CELLS, most), BATCHES[-1])
+        if least is not None:
+            found.append(_longest(least, most, place).context)
+    return max(found, default=None)
 
 
 def smallest(model: Architecture, context: int) -> Needs:
-    """The least that the card must have for all layers with this context."""
-    return _serve(model, context, BATCHES[-1], None).needs
+    """The least that one card must have for all layers with this context."""
+    return needs(model, Serving(context=context, batch=BATCHES[-1]))
 
 
-def _serve(model: Architecture, context: int, batch: int, layers: int | None) -> Fitted:
-    serving = Serving(context=context, batch=batch, gpu_layers=layers)
-    return Fitted(
-        model=model,
-        context=context,
-        batch=batch,
-        gpu_layers=layers,
-        needs=needs(model, serving),
-    )
-
-
-def _longest(model: Architecture, least: Fitted, longest: int, room: Room) -> Fitted:
+def _longest(least: Fitted, longest: int, place: Place) -> Fitted:
     """`least` with the longest context that fits in the same batch, a multiple of CELLS."""
-    most = _serve(model, longest, least.batch, None)
-    if most.needs.total <= room.usable:
+    most = place(least.model, longest, least.batch)
+    if most is not None:
         return most
     low, high = least.context // CELLS, -(-longest // CELLS)
     best = least
     while high - low > 1:
         middle = (low + high) // 2
-        tried = _serve(model, middle * CELLS, least.batch, None)
-        if tried.needs.total <= room.usable:
-            low, best = middle, tried
-        else:
-            high = middle
+        tried = place(least.model, middle * CELLS, least.batch)
+        low, high, best = (low, middle, best) if tried is None else (middle, high, tried)
     return best
 
 
@@ -146,11 +199,12 @@ def _most_layers(model: Architecture, context: int, batch: int, room: Room) -> F
     low, high, best = 0, len(model.layers) + 1, None
     while high - low > 1:
         middle = (low + high) // 2
-        tried = _serve(model, context, batch, middle)
-        if tried.needs.total <= room.usable:
-            low, best = middle, tried
-        else:
+        found = needs(model, Serving(context=context, batch=batch, gpu_layers=middle))
+        if found.total > room.usable:
             high = middle
+            continue
+        low = middle
+        best = Fitted(model=model, context=context, batch=batch, gpu_layers=middle, needs=found)
     return best
 
 

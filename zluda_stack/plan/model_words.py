@@ -53,6 +53,10 @@ def in_room(
     if fitted.batch != BATCHES[0]:
         because = f"{BATCHES[0]} tokens of a prompt at a time leave too little memory"
         decided.append(Decision(what="batch", value=str(fitted.batch), because=because))
+    if fitted.split:
+        because = "no card holds it alone; one server has them all"
+        value = " + ".join(map(str, fitted.split))
+        decided.append(Decision(what="layers", value=value, because=because))
     if partly:
         because = "no more fit on the card; the others are left to the CPU"
         decided.append(Decision(what="layers", value=_layers(fitted), because=because))
@@ -68,10 +72,20 @@ def nothing_for_coding(default: str, room: Room) -> Notice:
     """The default model is one that cannot work with a coding client."""
     return Notice(
         code="no-coding-model",
-        message=f"no model of the catalogue that calls tools fits the {gibibytes(room.card)} that "
-        f"are free on the card; {default} shows that the stack works, and little more",
+        message=f"no model of the catalogue that calls tools fits: {_free(room)}; {default} shows "
+        "that the stack works, and little more",
         hint="Close what else uses the card, or name a model with --model: layers that do not fit "
         "are left to the CPU.",
+    )
+
+
+def spread_over_cards(name: str, count: int) -> Notice:
+    """One server has all cards."""
+    return Notice(
+        code="spread-over-cards",
+        message=f"{name} fits no card alone and is spread over {count}: nobody has shown that "
+        "ZLUDA serves several cards in one process",
+        hint="Name a smaller model, and each card gets a server of its own.",
     )
 
 
@@ -79,9 +93,9 @@ def partly_on_card(name: str, fitted: Fitted, room: Room, other: str | None) -> 
     """Some layers are left to the CPU; `other` is a model that fits as a whole."""
     return Notice(
         code=PARTLY_ON_CARD,
-        message=f"{name} does not fit the {gibibytes(room.card)} that are free on the card: "
-        f"{_layers(fitted)} layers are computed there, the others "
-        f"({gibibytes(fitted.needs.host)}) by the CPU, which is many times slower",
+        message=f"{name} does not fit as a whole: {_free(room)}. {_layers(fitted)} layers are "
+        f"computed there, the others ({gibibytes(fitted.needs.host)}) by the CPU, which is many "
+        "times slower",
         hint=_other(other),
     )
 
@@ -93,7 +107,7 @@ def refusal(
     wanted = smallest(shape, context).total
     message = (
         f"{name} with a context of {context} tokens takes {gibibytes(wanted)} of memory, and "
-        f"{gibibytes(room.card)} are free on the card"
+        f"{_free(room)}"
     )
     shorter = longest_context(shape, context, room)
     if shorter is not None:
@@ -119,7 +133,15 @@ def _parts(fitted: Fitted, room: Room) -> str:
     }
     told = ", ".join(f"{what} {size / 2**30:.1f}" for what, size in parts.items())
     estimate = "" if shape.name in COMPARED else f"; an estimate for {shape.name} models"
-    return f"{told}; {gibibytes(room.card)} are free on the card{estimate}"
+    fullest = " on the fullest card" if fitted.split else ""
+    return f"{told}{fullest}; {_free(room)}{estimate}"
+
+
+def _free(room: Room) -> str:
+    if len(room.cards) == 1:
+        return f"{gibibytes(room.least)} are free on the card"
+    sizes = " and ".join(f"{size / 2**30:.1f}" for size in room.cards)
+    return f"{sizes} GiB are free on the cards"
 
 
 def _other(name: str | None) -> str:

@@ -24,6 +24,8 @@ from zluda_stack.plan.types import Decision, EngineName, ModelPlan, Notice, Plan
 from zluda_stack.plan.variant import choose_bases
 from zluda_stack.settings import Configured, Settings
 
+_SPREAD = "{} such cards are here, and one model server spreads the model over them"
+
 
 def resolve(facts: HostFacts, configured: Configured, catalog: Catalog) -> Plan:
     """The plan for these inputs; the same inputs give a byte-identical plan.
@@ -37,6 +39,8 @@ def resolve(facts: HostFacts, configured: Configured, catalog: Catalog) -> Plan:
     in_docker = bool(choice.gpus) or settings.engine == "docker"
     engine: EngineName = "docker" if in_docker else "embedded"
     chosen = choose_model(facts, configured, catalog, choice.gpus)
+    if chosen.model.split:
+        choice = structs.replace(choice, because=_SPREAD.format(len(choice.gpus)))
     endpoint = choose_endpoint(facts, configured, catalog.defaults)
     plan = Plan(
         name=settings.name,
@@ -92,8 +96,10 @@ def _in_containers(
         volumes = containers.CPU_VOLUMES
     else:
         images = gpu_images(catalog, settings, bases, plan.gpu)
-        services = containers.gpu_services(catalog, images, anywhere, plan.gpus, entry)
-        volumes = containers.gpu_volumes(plan.gpus)
+        spread = bool(plan.model.split)
+        serving = containers.spread_services if spread else containers.gpu_services
+        services = serving(catalog, images, anywhere, plan.gpus, entry)
+        volumes = containers.gpu_volumes(1 if spread else len(plan.gpus))
     *servers, endpoint = services
     return structs.replace(
         plan,

@@ -69,7 +69,8 @@ class ModelPlan(Struct, frozen=True, kw_only=True):
     `context` is the context length in tokens that the server is started with;
     `trained_context` what the model was trained for (None when a local file was not read).
     `batch` is how many tokens of a prompt are computed at a time (llama.cpp's n_ubatch), and
-    `gpu_layers` how many layers are on the card, the output being one; None for all.
+    `gpu_layers` how many layers are on the card, the output being one; None for all. With
+    `split` one server spreads the model over all cards, each of which has so many layers.
     """
 
     name: str
@@ -79,6 +80,7 @@ class ModelPlan(Struct, frozen=True, kw_only=True):
     trained_context: int | None
     batch: int = 512
     gpu_layers: int | None = None
+    split: tuple[int, ...] = ()
 
 
 class Tls(Struct, frozen=True, kw_only=True):
@@ -198,7 +200,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     """What will happen. The same facts, settings and catalogue give a byte-identical plan.
 
     `gpus` are the cards that compute, all of one gfx target, each with a replica of the model
-    server; none means the CPU.
+    server, or with one for all when the model is split; none means the CPU.
     `unmet` is what this machine lacks to carry the plan out; a plan with unmet needs can be
     rendered, and built elsewhere, but not run here. `services`, `images` and
     `host_environment` are for containers; the embedded engine needs none of them. `registry` is
