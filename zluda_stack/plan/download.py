@@ -26,6 +26,8 @@ def download_of(model: Model | None) -> tuple[Decision, ...]:
         return ()
     about = "" if model.size else "about "
     terms = f"fetched unless it is here; licence {model.licence}"
+    if model.restriction:
+        terms += f" ({model.restriction.rstrip('.')})"
     if any(file.sha256 is None for file in model.files):
         terms += "; its sha256 is unverified: that of the first download is kept"
     return (Decision(what=DOWNLOAD, value=about + gigabytes(size), because=terms),)

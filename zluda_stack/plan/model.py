@@ -70,7 +70,8 @@ def choose_model(
         choice = _served(configured, named, best.fitted, room, because)
     else:
         named = _find(facts, catalog, settings.model or catalog.defaults.model)
-        choice = _named(configured, catalog, named, room)
+        unknown = bool(gpus) and room is None
+        choice = _named(configured, catalog, named, room, words.default(unknown_memory=unknown))
     here = not gpus and named.name in facts.models_ready  # containers have a store of their own
     download = () if here else download_of(named.catalogued)
     return structs.replace(choice, decisions=choice.decisions + download)
@@ -149,9 +150,12 @@ def _usual(named: _Named, wish: int | None, defaults: Defaults) -> int:
 
 
 def _named(
-    configured: Configured, catalog: Catalog, named: _Named, room: Room | None
+    configured: Configured, catalog: Catalog, named: _Named, room: Room | None, because: str
 ) -> ModelChoice:
-    """The model `named` as it is asked for, or as it fits where that is known."""
+    """The model `named` as it is asked for, or as it fits where that is known.
+
+    `because` is why it and no other, where nobody asked for it.
+    """
     wish, trained = configured.settings.context, named.trained
     if wish is not None and trained is not None and wish > trained:
         raise PlanRefused(
@@ -162,13 +166,13 @@ def _named(
     shape = None if room is None else _shape(named)
     if room is None or shape is None:
         model = _plan(named, longest)
-        return ModelChoice(model=model, decisions=words.as_asked(configured, model))
+        return ModelChoice(model=model, decisions=words.as_asked(configured, model, because))
     least = [min(floor, longest) for floor in floors(catalog)]
     fitted = fit(shape, wish, least, longest, room)
     if fitted is None:
         other = _other(named, catalog, room)
         raise words.refusal(named.name, shape, wish or least[-1], room, other)
-    choice = _served(configured, named, fitted, room, "the default")
+    choice = _served(configured, named, fitted, room, because)
     return structs.replace(choice, warnings=_warnings(configured, catalog, named, fitted, room))
 
 

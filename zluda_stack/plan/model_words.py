@@ -27,10 +27,17 @@ def largest(client: Client, mode: ClientMode, context: int | None) -> str:
     return f"the largest that calls tools and fits with {wanted}"
 
 
-def as_asked(configured: Configured, model: ModelPlan) -> tuple[Decision, ...]:
+def default(*, unknown_memory: bool) -> str:
+    """Why the catalogue's default model was taken."""
+    return (
+        "the default: the memory of the card is not known here" if unknown_memory else "the default"
+    )
+
+
+def as_asked(configured: Configured, model: ModelPlan, because: str) -> tuple[Decision, ...]:
     """The decisions on a model of which nobody knows whether it fits."""
     return (
-        _decision(configured, "model", model.name, "the default"),
+        _decision(configured, "model", model.name, because),
         _decision(configured, "context", str(model.context), _WITHIN_CEILING),
     )
 
