@@ -14,6 +14,7 @@ class ExitCode(IntEnum):
     REFUSED = 3
     HOST = 4
     ENGINE = 5
+    GAPS = 6
     INTERRUPTED = 130
     READER_GONE = 141
 

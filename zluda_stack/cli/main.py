@@ -52,6 +52,9 @@ SECTIONS: dict[str, dict[str, Entry]] = {
         "claude": Entry(f"{_CLI}.claude:claude", "Start Claude Code against the running stack."),
         "keys": Entry(f"{_CLI}.keys:keys", "Give others keys to the stack, with limits."),
     },
+    "CUDA programs": {
+        "check": Entry(f"{_CLI}.check:check", "Say whether a CUDA program will run on ZLUDA."),
+    },
     "Look at it": {
         "status": Entry(f"{_CLI}.stack:status", "Show what runs and whether it answers."),
         "logs": Entry(f"{_CLI}.stack:logs", "Show what the services wrote."),

@@ -112,6 +112,19 @@ def read(path: Path) -> tuple[Entry, ...]:
         return tuple(entry for section in sections for entry in _entries(path, data, section))
 
 
+def entries_until_damage(
+    path: Path, data: mmap, section: elf.Section
+) -> tuple[tuple[Entry, ...], str | None]:
+    """The entries in a part of a mapped file, and what is wrong behind the last, if anything."""
+    found: list[Entry] = []
+    try:
+        for entry in _entries(path, data, section):
+            found.append(entry)
+    except UsageError as error:
+        return tuple(found), error.message
+    return tuple(found), None
+
+
 class _Header(NamedTuple):
     """The fields of an entry's header that are used here, in their order; sizes in bytes.
 

@@ -1,0 +1,117 @@
+"""The libraries of CUDA and the device code that ZLUDA takes, as the catalogue has them."""
+
+from __future__ import annotations
+
+import re
+from enum import Enum
+from functools import cached_property
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+import yaml
+from msgspec import Struct
+
+from zluda_stack.catalog.schema import Provenance
+from zluda_stack.errors import StackError
+
+_DATA = Path(__file__).parent / "data"
+_T = TypeVar("_T")
+
+
+class Role(str, Enum):
+    """What ZLUDA does about a library; each is described in data/cuda-libraries.yml."""
+
+    REPLACED = "replaced"
+    INSIDE = "inside"
+    RUNTIME = "runtime"
+    ON_DRIVER = "on-driver"
+    HOST_ONLY = "host-only"
+    COMPILER = "compiler"
+    DRIVER_PART = "driver-part"
+
+
+class CudaLibrary(Struct, frozen=True, forbid_unknown_fields=True):
+    """One library: its files' names up to ".so", and how the names of its functions begin."""
+
+    files: tuple[str, ...]
+    title: str
+    role: Role
+    functions: tuple[str, ...] = ()
+
+
+class CudaLibraries(Struct, frozen=True, forbid_unknown_fields=True, dict=True):
+    """All libraries of CUDA; `system` are those that any Linux system has."""
+
+    libraries: tuple[CudaLibrary, ...]
+    system: frozenset[str]
+    provenance: Provenance
+
+    def named(self, file: str) -> CudaLibrary | None:
+        """The library that the file name `file` (libcublas.so.13) stands for, if any."""
+        return self._by_file.get(file.partition(".so")[0]) if ".so" in file else None
+
+    def with_function(self, name: str) -> CudaLibrary | None:
+        """The library whose functions are called like `name`, if any."""
+        found = self._by_function.match(name)
+        return self.libraries[int(found.lastgroup[1:])] if found and found.lastgroup else None
+
+    @cached_property
+    def stems(self) -> tuple[str, ...]:
+        """The names of all files up to ".so", the longest first."""
+        return tuple(sorted(self._by_file, key=lambda stem: (-len(stem), stem)))
+
+    @cached_property
+    def _by_file(self) -> dict[str, CudaLibrary]:
+        return {file: library for library in self.libraries for file in library.files}
+
+    @cached_property
+    def _by_function(self) -> re.Pattern[str]:
+        groups = (
+            f"(?P<n{number}>{'|'.join(library.functions)})"
+            for number, library in enumerate(self.libraries)
+            if library.functions
+        )
+        return re.compile("|".join(groups))
+
+
+class SpecialRegisters(Struct, frozen=True, forbid_unknown_fields=True):
+    """The special registers of PTX, without % and component, by what ZLUDA makes of them."""
+
+    known: frozenset[str]
+    leaves_out_kernel: frozenset[str]
+    refuses_module: frozenset[str]
+
+
+class ZludaCode(Struct, frozen=True, forbid_unknown_fields=True):
+    """`compute_capability` is what ZLUDA reports by default; `forms` are whole instructions."""
+
+    compute_capability: str
+    special_registers: SpecialRegisters
+    forms: dict[str, frozenset[str]]
+    provenance: Provenance
+
+
+def cuda_libraries() -> CudaLibraries:
+    """The libraries of CUDA. Raises StackError when the catalogue's file is broken."""
+    return _load("cuda-libraries", CudaLibraries)
+
+
+def zluda_code() -> ZludaCode:
+    """What ZLUDA makes of device code. Raises StackError when the catalogue's file is broken."""
+    return _load("zluda-code", ZludaCode)
+
+
+def _load(kind: str, shape: type[_T]) -> _T:
+    path = _DATA / f"{kind}.yml"
+    try:
+        # Every scalar is text: nothing here is a number, and 8.5 is a name.
+        document = yaml.load(path.read_bytes(), Loader=yaml.BaseLoader)  # noqa: S506
+        return msgspec.convert(document[kind], type=shape)
+    except OSError as error:
+        raise StackError(
+            f"cannot read {path}: {error.strerror}", "Install zluda-stack again."
+        ) from error
+    except (yaml.YAMLError, msgspec.ValidationError, KeyError, TypeError) as error:
+        hint = "Correct the file; its shape is described in zluda_stack/catalog/cuda.py."
+        raise StackError(f"{path}: {error}", hint) from error

@@ -1,0 +1,165 @@
+"""`check`: will this CUDA program run on ZLUDA, and if not, why."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from zluda_stack.cli import output
+from zluda_stack.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from zluda_stack.check.gather import Look
+    from zluda_stack.check.inspect import World
+    from zluda_stack.check.report import FileReport, Report
+    from zluda_stack.check.sources import Source
+
+_COLUMNS = ("file", "verdict", "PTX", "machine code", "CUDA functions")
+_HUES = {
+    "cannot run": "red",
+    "cannot be judged": "red",
+    "may run, with gaps": "yellow",
+    "will likely run": "green",
+}
+_SECONDS_BETWEEN_LINES = 2.0
+
+
+@click.command()
+@click.argument("paths", nargs=-1, required=True, metavar="PATH...")
+@click.option("--python", metavar="FILE", help="The interpreter whose packages are meant.")
+@click.option("--zluda-cc", metavar="N.N", help="The ZLUDA_CC that the program will be given.")
+@click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
+@click.pass_context
+def check(
+    ctx: click.Context,
+    paths: tuple[str, ...],
+    python: str | None,
+    zluda_cc: str | None,
+    *,
+    as_json: bool,
+) -> None:
+    """Say whether CUDA programs will run on ZLUDA, without a GPU and without CUDA.
+
+    PATH is a program, a library, a folder, a wheel, or the name of an installed Python package.
+    Nothing of it is run. The exit code is 0 when it will likely run, 6 when it may run with
+    gaps, 3 when it cannot.
+    """
+    from zluda_stack.catalog import coverage, cuda
+    from zluda_stack.check.inspect import World, inspect
+
+    code = cuda.zluda_code()
+    capability = _capability(zluda_cc or code.compute_capability)
+    world = World.of(coverage.load(), cuda.cuda_libraries(), code)
+    sources = [_source(path, python) for path in paths]
+    found = _report(world, sources, capability, lambda path, name: inspect(world, path, name))
+    if as_json:
+        output.print_json(found)
+    else:
+        _print(found)
+    ctx.exit(found.exit_code)
+
+
+def _capability(text: str) -> int:
+    major, dot, minor = text.partition(".")
+    if not (major.isdecimal() and (not dot or (minor.isdecimal() and len(minor) == 1))):
+        raise UsageError(
+            f"{text!r} is no compute capability", "Write it as ZLUDA_CC has it, such as 8.6."
+        )
+    return int(major) * 10 + int(minor or 0)
+
+
+def _source(path: str, python: str | None) -> Source:
+    """What `path` means: something on the disk, else an installed package."""
+    from zluda_stack.check import package, sources
+
+    if path == "":
+        raise UsageError("a path is empty", "The current folder is `.`.")
+    if "\0" in path:
+        raise UsageError("a path holds a zero byte", "Check the path.")
+    if Path(path).exists() or Path(path).is_symlink() or "/" in path:
+        return sources.local(path)
+    found = package.installed(path, python)
+    if found is None:
+        raise UsageError(
+            f"there is no file and no installed package {path}",
+            "Name a file, a folder or a wheel, or the interpreter of the package with --python.",
+        )
+    return found
+
+
+def _report(world: World, sources: Sequence[Source], capability: int, look: Look) -> Report:
+    from zluda_stack.check import judge
+    from zluda_stack.check.closure import Given, needs
+    from zluda_stack.check.gather import gather
+    from zluda_stack.check.report import report
+    from zluda_stack.cuda.demangle import demangled
+
+    gathered = gather(sources, look, _teller())
+    given = Given.of(gathered.files, gathered.links)
+    basis = judge.Basis(world.coverage, world.libraries, capability, demangled)
+    judged = [
+        judge.judge(
+            basis,
+            file,
+            needs(world.coverage, world.libraries, file, given),
+            asked=file.name in gathered.required,
+        )
+        for file in gathered.files
+    ]
+    if not judged:
+        raise UsageError("there is no program and no library in it", "Name what holds some.")
+    return report(
+        judged,
+        judge.overall(judged, gathered.required),
+        required=gathered.required,
+        zluda_commit=world.coverage.zluda_commit,
+        compute_capability=f"{capability // 10}.{capability % 10}",
+    )
+
+
+def _teller() -> Callable[[str], None]:
+    """Says on stderr now and then which file is being read."""
+    last = time.monotonic()
+
+    def tell(name: str) -> None:
+        nonlocal last
+        if time.monotonic() - last > _SECONDS_BETWEEN_LINES:
+            last = time.monotonic()
+            output.note(f"reading {_shown(name)}")
+
+    return tell
+
+
+def _print(found: Report) -> None:
+    from zluda_stack.check.report import code_cells
+
+    rows = [(_shown(file.file), file.verdict.value, *code_cells(file)) for file in found.files]
+    if rows:
+        output.table(_COLUMNS, rows)
+    for file in found.files:
+        _print_gaps(file)
+    if found.without_cuda:
+        output.say(f"\n{found.without_cuda} more without CUDA.")
+    verdict = output.styled(found.verdict.value, _HUES.get(found.verdict.value, "white"))
+    output.say(f"\nOn ZLUDA {found.zluda_commit[:8]}: {verdict}.")
+
+
+def _print_gaps(file: FileReport) -> None:
+    from zluda_stack.check.report import gap_lines
+
+    if file.gaps:
+        output.say()
+        output.heading(_shown(file.file))
+    for one in file.gaps:
+        for line in gap_lines(one):
+            output.say(f"  {_shown(line)}")
+
+
+def _shown(text: str) -> str:
+    """`text` with nothing that steers a terminal: names come from files that others made."""
+    return "".join(char if char.isprintable() else "�" for char in text)
