@@ -7,10 +7,14 @@ import os
 import signal
 import subprocess
 import sys
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.fake_hub import FakeHub, fake_hub
+from tests.unit.fetched import FILE, REPOSITORY, tiny_gguf
 from tests.unit.model_wheels import only_from, wheel_server
 from zluda_stack.catalog.load import load
 from zluda_stack.catalog.schema import PypiModel
@@ -35,12 +39,10 @@ def models(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def state() -> str:
+def state(name: str = MODEL.name) -> str:
     """What `models list` says of the model now."""
-    (line,) = [
-        line for line in json.loads(models("list", "--json").stdout) if line["name"] == MODEL.name
-    ]
-    return str(line["state"])
+    lines = json.loads(models("list", "--json").stdout)
+    return next((str(line["state"]) for line in lines if line["name"] == name), "unknown")
 
 
 @pytest.mark.embedded
@@ -104,3 +106,86 @@ def test_a_wheel_that_is_not_the_catalogues_is_refused_in_two_lines(
     assert [line.split(":")[0] for line in refused.stderr.splitlines()[-2:]] == ["error", "hint"]
     assert state() == "not here"
     assert not list((home / "data").rglob("*.whl"))
+
+
+LARGE = tiny_gguf(bytes(range(256)) * 40_000)
+NAME = "tiny-q4_k_m"
+OTHER = "other-q8_0.gguf"
+
+
+@pytest.fixture
+def slow_hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeHub]:
+    """A hub that sends 64 KiB every 20 ms."""
+    files = {f"{REPOSITORY}/{FILE}": LARGE, f"{REPOSITORY}/{OTHER}": LARGE + b"other"}
+    with fake_hub(files) as hub:
+        hub.slowness = 0.02
+        monkeypatch.setenv("HF_ENDPOINT", hub.url)
+        yield hub
+
+
+def start(*arguments: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [*PROGRAM, "models", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def wait_for_half(hub: FakeHub, size: int = len(LARGE)) -> None:
+    deadline = time.monotonic() + 60
+    while hub.served() < size // 4:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def path_of(told: str) -> Path:
+    return Path(told.split(": ", 1)[1].strip())
+
+
+def test_a_killed_pull_is_incomplete_and_the_next_one_goes_on(slow_hub: FakeHub) -> None:
+    process = start("pull", f"hf:{REPOSITORY}/{FILE}")
+    wait_for_half(slow_hub)
+    assert state(NAME) == "pulling"
+    process.kill()
+    process.communicate()
+    assert state(NAME) == "incomplete"
+    kept = next(path for path in Path(os.environ["HOME"]).rglob("*.part")).stat().st_size
+    assert kept > 0
+    slow_hub.slowness = 0
+    slow_hub.seen.clear()
+    again = models("pull", NAME)
+    assert again.returncode == 0, again.stderr
+    assert slow_hub.served() == len(LARGE) - kept
+    assert path_of(again.stdout).read_bytes() == LARGE
+    assert state(NAME) == "ready"
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_ctrl_c_keeps_what_has_arrived(slow_hub: FakeHub, count: int) -> None:
+    names = [f"hf:{REPOSITORY}/{name}" for name in (FILE, OTHER)[:count]]
+    process = start("pull", *names)
+    wait_for_half(slow_hub)
+    os.killpg(process.pid, signal.SIGINT)
+    out, err = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert "Traceback" not in err
+    assert "kept" in err
+    assert out == ""
+    assert state(NAME) == "incomplete"
+    slow_hub.slowness = 0
+    before = slow_hub.served()
+    assert models("pull", NAME).returncode == 0
+    assert slow_hub.served() - before < len(LARGE)
+
+
+def test_two_processes_at_once_fetch_once(slow_hub: FakeHub) -> None:
+    first = start("pull", f"hf:{REPOSITORY}/{FILE}")
+    wait_for_half(slow_hub)
+    second = start("pull", f"hf:{REPOSITORY}/{FILE}")
+    (told, _), (again, waited) = first.communicate(timeout=60), second.communicate(timeout=60)
+    assert (first.returncode, second.returncode) == (0, 0)
+    assert told == again
+    assert "waiting for another pull" in waited
+    assert slow_hub.served() == len(LARGE)

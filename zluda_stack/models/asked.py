@@ -8,10 +8,10 @@ from zluda_stack.catalog.schema import Catalog, HubModel, ModelFile
 from zluda_stack.errors import UsageError
 from zluda_stack.models.choice import choose
 from zluda_stack.models.fetching import Fetching
-from zluda_stack.models.layout import Record, checked_name
+from zluda_stack.models.layout import checked_name
 from zluda_stack.models.listing import find_model
 from zluda_stack.models.reference import HubPlace, WebPlace, all_parts, name_of, parse
-from zluda_stack.models.store import Store
+from zluda_stack.models.store import Store, recorded
 from zluda_stack.models.wanted import Described, WantedModel
 from zluda_stack.progress import Progress
 
@@ -58,26 +58,13 @@ def _by_name(
         return catalog.models[asked.text]
     record, pending = store.record(asked.text), store.pending(asked.text)
     if record is not None:
-        return from_record(asked.text, record)
+        return recorded(asked.text, record)
     if fetching.peer is not None:
         from zluda_stack.models.peer import open_peer
 
         name = checked_name(asked.text)
-        return from_record(name, open_peer(fetching.peer, fetching).record(name, progress))
+        return recorded(name, open_peer(fetching.peer, fetching).record(name, progress))
     return pending or find_model(catalog, asked.text)
-
-
-def from_record(name: str, record: Record) -> Described:
-    """The model `name` as it was once fetched, to be fetched again."""
-    return Described(
-        name=name,
-        files=tuple(
-            ModelFile(name=file.source_name, sha256=file.sha256, size=file.size)
-            for file in record.files
-        ),
-        hub=record.hub,
-        https=record.https,
-    )
 
 
 def _from_web(asked: Asked, place: WebPlace) -> Described:
@@ -124,7 +111,7 @@ def _own_name(model: Described, catalog: Catalog, store: Store) -> WantedModel:
             return known
         raise _taken(model.name, "the catalogue")
     record = store.record(model.name)
-    if record is not None and not _same_place(model, from_record(model.name, record)):
+    if record is not None and not _same_place(model, recorded(model.name, record)):
         raise _taken(model.name, f"the store, from {record.source}")
     return model
 

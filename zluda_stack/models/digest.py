@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import hashlib
 from pathlib import Path
-from typing import IO
+from typing import IO, Protocol
 
 from zluda_stack.progress import Progress
 
 _CHUNK = 1 << 20
+
+
+class Readable(Protocol):
+    """Something that bytes come from."""
+
+    def read(self, count: int, /) -> bytes:
+        """At most `count` bytes; none at the end."""
 
 
 def sha256_of(path: Path, progress: Progress) -> str:
@@ -17,7 +24,7 @@ def sha256_of(path: Path, progress: Progress) -> str:
         return _pass_through(source, None, path.stat().st_size, progress)
 
 
-def copy_with_sha256(source: IO[bytes], target: Path, size: int, progress: Progress) -> str:
+def copy_with_sha256(source: Readable, target: Path, size: int, progress: Progress) -> str:
     """Copy `source` to the new file `target`; the SHA-256 of what was written, in hex.
 
     At most one byte more than `size` is copied, so that a source that is longer than it says
@@ -32,7 +39,7 @@ def copy_with_sha256(source: IO[bytes], target: Path, size: int, progress: Progr
     return digest
 
 
-def _pass_through(source: IO[bytes], sink: IO[bytes] | None, size: int, progress: Progress) -> str:
+def _pass_through(source: Readable, sink: IO[bytes] | None, size: int, progress: Progress) -> str:
     digest = hashlib.sha256()
     done = 0
     while done <= size:

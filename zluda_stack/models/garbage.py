@@ -46,10 +46,11 @@ def collect(at: Layout) -> tuple[Garbage, ...]:
 
 def unnamed_files(at: Layout, *, without: str | None = None) -> tuple[Path, ...]:
     """Blobs that no record but that of `without` names, and damaged files none needs."""
-    names = {path.stem for path in at.names.glob("*.json")} - {without}
-    records = [at.record(name) for name in names if is_name(name)]
     named = {
-        blob_name(file.sha256) for record in records if record is not None for file in record.files
+        blob_name(file.sha256)
+        for name, record in at.records().items()
+        if name != without
+        for file in record.files
     }
     blobs = tuple(at.blobs.glob("*"))
     healed = {blob.name for blob in blobs} & named

@@ -87,7 +87,14 @@ class Record(Struct, frozen=True, kw_only=True):
         if any(wanted.sha256 not in {None, file.sha256} for file, wanted in pairs):
             return False
         known = all(wanted.sha256 for wanted in model.files)
-        return known or _revision(model.hub) in {None, _revision(self.hub)}
+        return known or self._is_at(model.hub)
+
+    def _is_at(self, place: HubModel | None) -> bool:
+        """True when the files are those of `place`, or came from no hub and nobody can tell."""
+        if place is None or self.hub is None:
+            return True
+        same = place.repository == self.hub.repository
+        return same and place.revision in {None, self.hub.revision}
 
 
 def stored_name(file: ModelFile) -> str:
@@ -166,6 +173,11 @@ class Layout:
         except (OSError, msgspec.DecodeError):
             return None
 
+    def records(self) -> dict[str, Record]:
+        """All records that can be read, by the names of their models."""
+        names = (path.stem for path in sorted(self.names.glob("*.json")) if is_name(path.stem))
+        return {name: record for name in names if (record := self.record(name)) is not None}
+
     def write_record(self, name: str, record: Record) -> None:
         """Write the record of the model `name`. Raises HostProblem."""
         write_atomic(self.record_file(name), msgspec.json.encode(record))
@@ -197,7 +209,3 @@ def size_of(path: Path) -> int | None:
         return path.stat().st_size
     except OSError:
         return None
-
-
-def _revision(hub: HubModel | None) -> str | None:
-    return None if hub is None else hub.revision

@@ -7,20 +7,19 @@ is killed. `layout` tells what is kept where.
 
 from __future__ import annotations
 
-import os
 import shutil
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager
-from enum import Enum
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 
 from msgspec import Struct, structs
 
 from zluda_stack.catalog.schema import ModelFile
 from zluda_stack.errors import HostProblem, Interrupted, UsageError
-from zluda_stack.files import children
-from zluda_stack.locks import held, locked
+from zluda_stack.locks import locked
+from zluda_stack.models.admission import admit, have
 from zluda_stack.models.digest import sha256_of
+from zluda_stack.models.entries import Entry, EntryState, find_entries
 from zluda_stack.models.fetching import Fetching
 from zluda_stack.models.garbage import (
     Garbage,
@@ -34,51 +33,15 @@ from zluda_stack.models.layout import (
     Layout,
     Record,
     StoredFile,
-    blob_name,
     is_name,
-    size_of,
-    stored_file,
 )
+from zluda_stack.models.receiving import Receiving
 from zluda_stack.models.source import Fetched, Offer, Source, source_of
 from zluda_stack.models.wanted import Described, WantedModel, size_of_all
 from zluda_stack.progress import Part, Progress
 from zluda_stack.units import megabytes
 
-_READ_ONLY = 0o444
-
-
-class EntryState(str, Enum):
-    """What a model in the store is good for; only READY can be served."""
-
-    READY = "ready"
-    PULLING = "pulling"
-    INCOMPLETE = "incomplete"
-    DAMAGED = "damaged"
-
-
-class Entry(Struct, frozen=True, kw_only=True):
-    """One model in the store; `bytes` are there now, those of `record` are of the whole model.
-
-    `path` is what llama.cpp is given: the one file, or the first of several. `record` and `path`
-    are None for a pull that never was complete.
-    """
-
-    name: str
-    state: EntryState
-    bytes: int
-    path: str | None = None
-    record: Record | None = None
-
-    @property
-    def sha256(self) -> str | None:
-        """The hash of a model that is a single file, else None."""
-        files = () if self.record is None else self.record.files
-        return files[0].sha256 if len(files) == 1 else None
-
-    @property
-    def source(self) -> str | None:
-        """Where the model came from, in one line."""
-        return None if self.record is None else self.record.source
+__all__ = ["Check", "Entry", "EntryState", "Store"]
 
 
 class Check(Struct, frozen=True, kw_only=True):
@@ -131,18 +94,21 @@ class Store:
             return None
         return self._at.served_file(name, record)
 
-    def ensure(self, model: WantedModel, progress: Progress) -> Path:
+    def ensure(self, model: WantedModel, progress: Progress, source: Source | None = None) -> Path:
         """What llama.cpp is given to serve `model`, fetched now when it is not there.
 
-        A second caller waits for the first and takes what it fetched. Raises HostProblem (no
-        network, no space, wrong content), PlanRefused (nowhere to fetch it from), Interrupted.
+        It is fetched from `source`, or from where the model says that it is. A second caller
+        waits for the first and takes what it fetched. Raises HostProblem (no network, no space,
+        wrong content), PlanRefused (nowhere to fetch it from), Interrupted.
         """
         ready = self._good_enough(model)
         if ready is not None:
             return ready
         try:
             with self._lock(model.name, self._watch_other_pull(model, progress)) as lock:
-                return self._good_enough(model) or self._pull(model, progress, lock)
+                return self._good_enough(model) or self._pull(
+                    model, source or self._source(model), progress, lock
+                )
         except KeyboardInterrupt:
             raise self._interrupted(model.name) from None
         except OSError as error:
@@ -155,18 +121,14 @@ class Store:
         """The commands that `ensure` would run: none when the model is there."""
         if self._good_enough(model) is not None:
             return ()
-        source = source_of(self._as_seen(model), self._fetching)
-        return source.commands(self._at.pull_folder(model.name))
+        return self._source(model).commands(self._at.pull_folder(model.name))
 
     def entries(self) -> tuple[Entry, ...]:
         """Every model that is in the store, whole or not, by name.
 
         Raises OSError when the store may not be read.
         """
-        names = {path.stem for path in children(self._at.names) if path.suffix == ".json"}
-        names |= {path.name for path in children(self._at.pulls)}
-        found = (self._entry(name) for name in sorted(names) if is_name(name))
-        return tuple(entry for entry in found if entry is not None)
+        return find_entries(self._at)
 
     def record(self, name: str) -> Record | None:
         """What the model `name` is; None when the store has no whole or damaged one."""
@@ -189,6 +151,37 @@ class Store:
                 f"{name} is damaged or incomplete", f"`zluda-stack models pull {name}` heals it."
             )
         return tuple((file, self._at.blob(file.sha256)) for file in record.files)
+
+    @contextmanager
+    def receiving(self, records: Mapping[str, Record]) -> Iterator[Receiving]:
+        """Takes whole files of models, whose records are known, in any order.
+
+        Raises UsageError for a name that another model has, HostProblem when there is no room or
+        one of the models is being pulled.
+        """
+        with ExitStack() as locks:
+            for name in sorted(records):
+                locks.enter_context(self._lock(name, _busy(name)))
+                self.require_same(name, records[name])
+            receiving = Receiving(self._at, records)
+            self._require_room(", ".join(records), receiving.bytes_lacking())
+            for name, record in records.items():
+                if not self._at.is_whole(name, record):
+                    self._at.write_pending(recorded(name, record))
+            try:
+                yield receiving
+            finally:
+                for name in records:
+                    _drop_when_empty(self._at.pull_folder(name))
+
+    def require_same(self, name: str, record: Record) -> None:
+        """Raises UsageError when the store has another model under `name`."""
+        own = self._at.record(name)
+        if own is not None and own.files != record.files:
+            raise UsageError(
+                f"the store has another {name}, from {own.source}",
+                f"`zluda-stack models rm {name}` removes it.",
+            )
 
     def verify(self, name: str, progress: Progress) -> tuple[Check, ...]:
         """Hash the files of `name` again; a model that changed is no longer offered as ready.
@@ -243,8 +236,10 @@ class Store:
         """Remove what no model needs and what stopped pulls left, and tell what it was."""
         return collect(self._at)
 
-    def _pull(self, model: WantedModel, progress: Progress, lock: int) -> Path:
-        source = source_of(self._as_seen(model), self._fetching)
+    def _source(self, model: WantedModel) -> Source:
+        return source_of(self._as_seen(model), self._fetching)
+
+    def _pull(self, model: WantedModel, source: Source, progress: Progress, lock: int) -> Path:
         folder = self._at.pull_folder(model.name)
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -252,7 +247,7 @@ class Store:
             self._at.write_pending(_promised(model.name, offer))
             self._require_room(model.name, self._needed(model.name, source, offer))
             fetched = self._fetch_all(source, offer, folder, progress, lock)
-            return self._admit(model.name, offer, fetched)
+            return admit(self._at, model.name, offer, fetched)
         finally:
             _drop_when_empty(folder)
 
@@ -263,48 +258,9 @@ class Store:
         total, fetched = size_of_all(offer.files), list[Fetched]()
         for file in offer.files:
             part = Part(progress, sum(each.size for each in fetched), total)
-            found = self._have(file, folder)
+            found = have(self._at, file, folder)
             fetched.append(found or source.fetch(offer, file, folder, part, lock))
         return tuple(fetched)
-
-    def _have(self, file: ModelFile, folder: Path) -> Fetched | None:
-        """The file as a pull before this one, or another model, has brought it."""
-        if file.sha256 is None:
-            return None
-        for path in (folder / blob_name(file.sha256), self._at.blob(file.sha256)):
-            size = size_of(path)
-            if size is not None and file.size in {None, size}:
-                return Fetched(path=path, sha256=file.sha256, size=size)
-        return None
-
-    def _admit(self, name: str, offer: Offer, fetched: tuple[Fetched, ...]) -> Path:
-        pairs = zip(offer.files, fetched, strict=True)
-        record = Record(
-            files=tuple(stored_file(file, found.sha256, found.size) for file, found in pairs),
-            source=offer.source,
-            hub=offer.hub,
-            https=offer.https,
-        )
-        self._at.blobs.mkdir(exist_ok=True)
-        with self._lock_names():
-            for found in fetched:
-                self._move_in(found)
-            _link_parts(self._at, name, record)
-            self._at.write_record(name, record)
-            for path in unnamed_files(self._at):
-                path.unlink(missing_ok=True)
-        shutil.rmtree(self._at.pull_folder(name), ignore_errors=True)
-        return self._at.served_file(name, record)
-
-    def _move_in(self, found: Fetched) -> None:
-        blob = self._at.blob(found.sha256)
-        if found.path != blob:
-            found.path.chmod(_READ_ONLY)
-            found.path.replace(blob)
-        elif size_of(blob) != found.size:
-            raise HostProblem(
-                f"{blob} was removed by another process in the meantime", "Pull the model again."
-            )
 
     def _verify_file(self, name: str, file: StoredFile, progress: Progress) -> Check:
         progress.step(f"checking {name}")
@@ -336,7 +292,7 @@ class Store:
         needed = 0
         for model in models:
             if self._good_enough(model) is None:
-                source = source_of(self._as_seen(model), self._fetching)
+                source = self._source(model)
                 needed += self._needed(model.name, source, source.offer(progress))
         self._at.root.mkdir(parents=True, exist_ok=True)
         self._require_room(", ".join(model.name for model in models), needed)
@@ -346,7 +302,7 @@ class Store:
         return sum(
             source.space_needed(file, folder)
             for file in offer.files
-            if self._have(file, folder) is None
+            if have(self._at, file, folder) is None
         )
 
     def _require_room(self, name: str, needed: int) -> None:
@@ -371,36 +327,6 @@ class Store:
             f"the pull of {name} was interrupted and nothing of it was kept",
             f"{again} starts it again.",
         )
-
-    def _entry(self, name: str) -> Entry | None:
-        record = self._at.record(name)
-        if record is not None:
-            if self._at.is_whole(name, record):
-                return self._recorded(name, EntryState.READY, record)
-            if any(self._remains(file) is not None for file in record.files):
-                return self._recorded(name, EntryState.DAMAGED, record)
-        folder = self._at.pull_folder(name)
-        if not folder.is_dir():
-            return None
-        running = held(self._at.lock_file(name))
-        state = EntryState.PULLING if running else EntryState.INCOMPLETE
-        return Entry(name=name, state=state, bytes=pulled_bytes(folder))
-
-    def _recorded(self, name: str, state: EntryState, record: Record) -> Entry:
-        remains = [path for path in map(self._remains, record.files) if path is not None]
-        ready = self._at.served_file(name, record)
-        return Entry(
-            name=name,
-            state=state,
-            bytes=sum(size_of(path) or 0 for path in remains),
-            path=str(ready if state is EntryState.READY else remains[0]),
-            record=record,
-        )
-
-    def _remains(self, file: StoredFile) -> Path | None:
-        """The file, whole or damaged; None when nothing of it is there."""
-        paths = (self._at.blob(file.sha256), self._at.damaged(file.sha256))
-        return next((path for path in paths if path.exists()), None)
 
     def _watch_other_pull(self, model: WantedModel, progress: Progress) -> Callable[[], None]:
         steps: Iterator[str] = iter([f"waiting for another pull of {model.name}"])
@@ -432,21 +358,23 @@ def _seen(model: WantedModel, record: Record) -> WantedModel:
     return Described(name=model.name, files=files, pypi=model.pypi, hub=hub, https=model.https)
 
 
+def recorded(name: str, record: Record) -> Described:
+    """The model `name` as it was once fetched, to be fetched again."""
+    return Described(
+        name=name,
+        files=tuple(
+            ModelFile(name=file.source_name, sha256=file.sha256, size=file.size)
+            for file in record.files
+        ),
+        hub=record.hub,
+        https=record.https,
+    )
+
+
 def _promised(name: str, offer: Offer) -> Described:
     """What a pull is to fetch; a size without a hash does not bind the next one."""
     files = tuple(file if file.sha256 else structs.replace(file, size=None) for file in offer.files)
     return Described(name=name, files=files, hub=offer.hub, https=offer.https)
-
-
-def _link_parts(at: Layout, name: str, record: Record) -> None:
-    """Give the files of a split model their own names; a model of one file needs no folder."""
-    folder = at.parts(name)
-    shutil.rmtree(folder, ignore_errors=True)
-    if len(record.files) == 1:
-        return
-    folder.mkdir(parents=True)
-    for file in record.files:
-        os.link(at.blob(file.sha256), folder / file.name)
 
 
 def _drop_when_empty(folder: Path) -> None:
