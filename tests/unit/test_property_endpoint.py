@@ -9,22 +9,13 @@ OpenAI's API only.
 
 from __future__ import annotations
 
-import http.client
-import io
 import json
 import os
 import re
-import signal
-import socket
-import subprocess
-import sys
-import time
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Iterator
 from pathlib import Path
 
-import psutil
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -39,110 +30,21 @@ from tests.fake_moods import (
     FakeMoodyServer,
     Mood,
 )
-from tests.hostile_requests import KEY_MARK, PROMPT_MARK, RIGHT_KEY, Asked
+from tests.hostile_requests import KEY_MARK, PROMPT_MARK, Asked
 from tests.hostile_requests import requests as any_requests
+from tests.loud_endpoint import Got, LoudEndpoint, until
 
 REQUESTS = int(os.environ.get("ENDPOINT_REQUESTS", "1200")) // 2
 ID = re.compile(r"req_[0-9a-f]{24}")
-ENDS = (b"data: [DONE]\n\n", b"event: message_stop\n", b"event: response.")
+ENDS = (
+    *(b"data: [DONE]\n\n", b"event: message_stop\n"),
+    *(b"event: response.completed\n", b"event: response.incomplete\n"),
+)
 FOR_EVERYONE = {"/v1/models"}  # for the page at /, whose client may have left long ago
 FORWARDED = {"/infill", "/v1/embeddings"}  # whose answers pass as they are
 OWN_FAILURE = b"the endpoint failed"
 
 moods = st.sampled_from((*GOOD_MOODS * 12, *FAILING_MOODS * 2, *REFUSING_MOODS * 4, *SLOW_MOODS))
-
-
-class Got:
-    """An answer as it came over the wire."""
-
-    def __init__(self, data: bytes, method: str) -> None:
-        """Raises http.client.HTTPException when `data` is no whole answer."""
-        response = http.client.HTTPResponse(_Replay(data), method=method)  # type: ignore[arg-type]
-        response.begin()
-        self.status = response.status
-        self.body = response.read()
-        self.headers = {name.lower(): value for name, value in response.getheaders()}
-        self.is_stream = self.headers.get("content-type", "").startswith("text/event-stream")
-
-
-class _Replay:
-    def __init__(self, data: bytes) -> None:
-        self._data = data
-
-    def makefile(self, _mode: str) -> io.BytesIO:
-        return io.BytesIO(self._data)
-
-
-class LoudEndpoint:
-    """The endpoint as a process before two replicas that are one moody model server."""
-
-    def __init__(self, folder: Path, upstream_dialect: str) -> None:
-        self.server = FakeMoodyServer(folder / "model.sock")
-        self.seen: Counter[str] = Counter()
-        self._log = folder / "log"
-        (folder / "key").write_text(RIGHT_KEY + "\n")
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self._port = probe.getsockname()[1]
-        replica = ("--upstream", f"unix:{folder / 'model.sock'}")
-        key = ("--key-file", str(folder / "key"))
-        options = ("--port", str(self._port), *key, *replica, *replica, "--slots", "4")
-        options += ("--upstream-dialect", upstream_dialect)
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.loud_gateway", *options],
-            stdout=self._log.open("wb"),
-            stderr=subprocess.STDOUT,
-        )
-        until(self._listens, self.log)
-        self.files, self.tasks = self.open_files(), self.open_tasks()
-
-    def _listens(self) -> bool:
-        assert self._process.poll() is None, self.log()
-        with socket.socket() as probe:
-            return probe.connect_ex(("127.0.0.1", self._port)) == 0
-
-    def send(self, asked: Asked) -> bytes:
-        """All that comes back, until the endpoint closes the connection."""
-        with socket.create_connection(("127.0.0.1", self._port), timeout=10) as connection:
-            with suppress(ConnectionError):  # it may refuse a request before its end
-                connection.sendall(asked.on_the_wire())
-            if asked.leaves:
-                return b""
-            if not asked.proper:
-                with suppress(OSError):
-                    connection.shutdown(socket.SHUT_WR)
-            with suppress(ConnectionResetError):
-                return connection.makefile("rb").read()
-        assert not asked.is_whole
-        return b""
-
-    def log(self) -> str:
-        return self._log.read_text(errors="replace")
-
-    def open_files(self) -> int:
-        return psutil.Process(self._process.pid).num_fds()
-
-    def open_tasks(self) -> int:
-        before = self.log().count("tasks: ")
-        self._process.send_signal(signal.SIGUSR1)
-        until(lambda: self.log().count("tasks: ") > before, self.log)
-        return int(re.findall(r"tasks: (\d+)", self.log())[-1])
-
-    def metrics(self) -> str:
-        return Got(self.send(Asked("GET", "/metrics")), "GET").body.decode()
-
-    def stop(self) -> None:
-        self._process.terminate()
-        self._process.wait(20)
-        self.server.close()
-
-
-def until(holds: Callable[[], bool], told: Callable[[], object]) -> None:
-    """Wait for what must become true."""
-    deadline = time.monotonic() + 10
-    while not holds():
-        assert time.monotonic() < deadline, told()
-        time.sleep(0.02)
 
 
 @pytest.fixture(params=["llama.cpp", "openai"])
@@ -155,6 +57,8 @@ def endpoint(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[LoudEnd
 @pytest.mark.timeout(3600)
 @pytest.mark.filterwarnings("ignore:Generating overly large repr")
 def test_the_endpoint_keeps_its_word_whatever_is_sent_to_it(endpoint: LoudEndpoint) -> None:
+    seen: Counter[str] = Counter()
+
     @settings(
         max_examples=REQUESTS,
         deadline=None,
@@ -165,18 +69,16 @@ def test_the_endpoint_keeps_its_word_whatever_is_sent_to_it(endpoint: LoudEndpoi
     def keeps_its_word(asked: Asked, mood: Mood) -> None:
         endpoint.server.be(mood)
         data = endpoint.send(asked)
-        endpoint.seen["left" if asked.leaves else "sent"] += 1
+        seen["left" if asked.leaves else "sent"] += 1
         if data or asked.is_whole:
             got = answer_of(data, asked)
             assert OWN_FAILURE not in got.body, endpoint.log()[-4000:]
-            endpoint.seen[f"status {got.status}"] += 1
+            seen[f"status {got.status}"] += 1
             check(asked, mood, got, endpoint.server)
-        assert not endpoint.server.improper
-        if not asked.has_key:
-            assert set(endpoint.server.asked) <= FOR_EVERYONE
+        check_what_arrived(asked, endpoint.server)
 
     keeps_its_word()
-    print(dict(endpoint.seen))
+    print(dict(seen))
     nothing_is_left(endpoint)
     nothing_is_told(endpoint)
 
@@ -207,6 +109,14 @@ def check(asked: Asked, mood: Mood, got: Got, server: FakeMoodyServer) -> None:
         check_valid(asked, mood, got)
 
 
+def check_what_arrived(asked: Asked, server: FakeMoodyServer) -> None:
+    """The model server gets proper requests, never a key, and nothing of who has none."""
+    assert not server.improper
+    assert not any(KEY_MARK.encode() in head.partition(b"\r\n")[2] for head, _ in server.requests)
+    if not asked.has_key:
+        assert set(server.asked) <= FOR_EVERYONE
+
+
 def wants_stream(asked: Asked) -> bool:
     try:
         body = json.loads(asked.body)
@@ -235,7 +145,7 @@ def check_stream(asked: Asked, mood: Mood, got: Got) -> None:
     if last.startswith(b"event: error\n") or last.startswith(b'data: {"error":'):
         assert described.faults_of_error(asked.dialect, last.partition(b"data: ")[2]) == []
         assert not mood.well
-    elif mood.well:
+    else:
         assert last.startswith(ENDS)
 
 
