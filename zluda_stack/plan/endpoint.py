@@ -156,10 +156,11 @@ def _exposure(endpoint: EndpointPlan) -> tuple[Notice, ...]:
 def _capture(configured: Configured) -> tuple[Notice, ...]:
     if not configured.settings.capture_prompts:
         return ()
+    origin = configured.origin("capture_prompts")
     return (
         Notice(
             code="capture",
             message="every prompt and every answer is written to disk, and stays there",
-            hint=f"Take that back ({configured.origin('capture_prompts')}) when the fault is found.",
+            hint=f"Take that back ({origin}) when the fault is found.",
         ),
     )
