@@ -26,7 +26,7 @@ from zluda_stack.models.fit_split import needs_by_card
 from zluda_stack.models.gguf_header import read_header
 from zluda_stack.models.layout import Layout, Record, StoredFile
 from zluda_stack.models.published import architecture_of
-from zluda_stack.plan import Plan
+from zluda_stack.plan import Plan, default_model
 from zluda_stack.plan.default_model import DefaultModel, largest_that_fits
 from zluda_stack.plan.model_fit import Room
 from zluda_stack.plan.resolve import resolve
@@ -392,6 +392,16 @@ def test_an_apu_gets_a_model_of_the_size_of_its_share_of_the_memory() -> None:
     roomy = {"memory_bytes": 128 * GIB, "memory_available_bytes": 122 * GIB}
     plan = plan_on(apu, catalog=real(), facts=roomy)
     assert (plan.model.name, plan.model.context) == ("qwen3.5-122b-a10b", 32768)
+
+
+@pytest.mark.parametrize("gib", [4, 16, 48])
+def test_no_model_that_fits_is_passed_over_unseen(
+    gib: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    room = Room(cards=(gib * GIB,))
+    found = largest_that_fits(real(), room, ())
+    monkeypatch.setattr(default_model, "_least", lambda *_: 0)
+    assert largest_that_fits(real(), room, ()) == found
 
 
 def rank(best: DefaultModel | None) -> tuple[int, int, int]:

@@ -13,8 +13,9 @@ from zluda_stack.models.published import architecture_of
 from zluda_stack.plan.clients import CODING_CLIENT, by_need
 from zluda_stack.plan.model_fit import Fitted, Room, on_each, whole
 
+# "9B" stands for anything from 8.5.
 _ROUNDED = 0.94
-_CACHED_BYTES = 2
+_CACHED_BYTES = 2  # keys and values are f16
 
 
 class DefaultModel(Struct, frozen=True, kw_only=True):
@@ -38,7 +39,8 @@ def largest_that_fits(
     client = catalog.clients.get(CODING_CLIENT)
     if client is None:
         return None
-    for mode in by_need(client):
+    modes = by_need(client)
+    for mode in modes if context is None else modes[:1]:
         floor = context or mode.context_floor
         for model in _candidates(catalog, room, ready, floor):
             shape = architecture_of(model)
@@ -52,7 +54,7 @@ def largest_that_fits(
 def _candidates(
     catalog: Catalog, room: Room, ready: Container[str], context: int
 ) -> Iterator[Model]:
-    """Those that may fit, the largest first; none that has to be asked for under its licence."""
+    """Those that may fit, the largest first; none whose licence restricts what it is used for."""
     able = (
         model
         for model in catalog.models.values()

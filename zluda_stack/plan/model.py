@@ -71,7 +71,7 @@ def choose_model(
     else:
         named = _find(facts, catalog, settings.model or catalog.defaults.model)
         unknown = bool(gpus) and room is None
-        choice = _named(configured, catalog, named, room, words.default(unknown_memory=unknown))
+        choice = _as_wished(configured, catalog, named, room, words.default(unknown_memory=unknown))
     here = not gpus and named.name in facts.models_ready  # containers have a store of their own
     download = () if here else download_of(named.catalogued)
     return structs.replace(choice, decisions=choice.decisions + download)
@@ -149,7 +149,7 @@ def _usual(named: _Named, wish: int | None, defaults: Defaults) -> int:
     return min(context, named.trained or context)
 
 
-def _named(
+def _as_wished(
     configured: Configured, catalog: Catalog, named: _Named, room: Room | None, because: str
 ) -> ModelChoice:
     """The model `named` as it is asked for, or as it fits where that is known.

@@ -153,5 +153,5 @@ def _free(room: Room) -> str:
 
 def _other(name: str | None) -> str:
     if name is None:
-        return "`zluda-stack models list` shows smaller models."
+        return "Close what else uses the card, or name a smaller model: `zluda-stack models list`."
     return f"{name} fits as a whole: --model {name}"
