@@ -52,7 +52,7 @@ def faults_of_answer(
     if kind not in answer["content"]:
         return [*missing, f"{status} of type {kind!r} is not described"]
     told = json.loads(body) if kind == "application/json" else body.decode()
-    return [*missing, *_faults(answer["content"][kind]["schema"], told)]
+    return [*missing, *_faults(answer["content"][kind].get("schema", {}), told)]
 
 
 def faults_of_error(dialect: str, body: bytes) -> list[str]:
