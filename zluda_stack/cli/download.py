@@ -50,5 +50,6 @@ def _is_here(plan: Plan) -> bool:
     if before is not None and before.model.catalogued == plan.model.catalogued:
         return True
     model = plan.model.catalogued
-    stored = plan.engine == "embedded" and model is not None
-    return stored and Store(paths.model_store()).get(model) is not None
+    if plan.engine != "embedded" or model is None:
+        return False
+    return Store(paths.model_store()).get(model) is not None
