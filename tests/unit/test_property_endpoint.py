@@ -34,7 +34,7 @@ from tests.hostile_requests import KEY_MARK, PROMPT_MARK, Asked
 from tests.hostile_requests import requests as any_requests
 from tests.loud_endpoint import Got, LoudEndpoint, until
 
-REQUESTS = int(os.environ.get("ENDPOINT_REQUESTS", "1200")) // 2
+REQUESTS = int(os.environ.get("ENDPOINT_REQUESTS", "1000")) // 2
 ID = re.compile(r"req_[0-9a-f]{24}")
 ENDS = (
     *(b"data: [DONE]\n\n", b"event: message_stop\n"),
