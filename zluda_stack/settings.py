@@ -116,6 +116,9 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
         | None,
         Meta(description="Where images are that were built before, as HOST[:PORT]/PATH."),
     ] = None
+    offline: Annotated[
+        bool, Meta(description="Touch no network; refuse what would have to be fetched.")
+    ] = False
     threads: Annotated[
         Annotated[int, Meta(ge=1, le=1024)] | None,
         Meta(description="CPU threads of the server."),

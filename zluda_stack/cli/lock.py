@@ -9,7 +9,7 @@ import click
 
 from zluda_stack.cli import context, output
 from zluda_stack.cli.options import json_option, settings_options
-from zluda_stack.errors import ExitCode
+from zluda_stack.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
     from zluda_stack.lock import Pin
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@settings_options("variant", "base", "zluda", "cuda_toolkit")
+@settings_options("variant", "base", "zluda", "cuda_toolkit", "offline")
 @click.option(
     "--out",
     type=click.Path(path_type=Path),
@@ -39,7 +39,10 @@ def lock(
     from zluda_stack.files import write_atomic
     from zluda_stack.lock import pins_of_all, render_lock
 
-    pins = pins_of_all(context.catalog(), context.configured(ctx, flags).settings)
+    settings = context.configured(ctx, flags).settings
+    pins = pins_of_all(context.catalog(), settings)
+    if check and settings.offline:
+        raise UsageError("--check asks upstream, and offline nobody is asked", "Leave one out.")
     if check:
         ctx.exit(_check(pins, as_json=as_json))
     text = render_lock(pins)

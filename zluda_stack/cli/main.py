@@ -68,6 +68,7 @@ SECTIONS: dict[str, dict[str, Entry]] = {
         "render": Entry(f"{_CLI}.render:render", "Write Dockerfiles and compose files."),
         "build": Entry(f"{_CLI}.build:build", "Build the images of a container stack."),
         "bake": Entry(f"{_CLI}.bake:bake", "Write a BuildKit bake file for every gfx target."),
+        "bundle": Entry(f"{_CLI}.bundle:bundle", "Carry everything to a machine without network."),
         "lock": Entry(f"{_CLI}.lock:lock", "Write or check what everything is pinned to."),
         "config": Entry(f"{_CLI}.config:config", "Show and change settings."),
         "completion": Entry(f"{_CLI}.completion:completion", "Print shell completion."),

@@ -10,7 +10,7 @@ import click
 
 from zluda_stack.cli import context, output
 from zluda_stack.cli.cards import Amount
-from zluda_stack.cli.options import dry_run_option, json_option
+from zluda_stack.cli.options import dry_run_option, json_option, settings_options
 from zluda_stack.errors import ExitCode, HostProblem, StackError, UsageError
 from zluda_stack.units import megabytes
 
@@ -35,8 +35,12 @@ _FASTEST = 1 << 40
     "--limit-rate", "limit", type=Amount("rate", _FASTEST), help="Bytes a second, such as 5M."
 )
 @click.option("--update", is_flag=True, help="Take what the source has now, where nothing pins it.")
+@settings_options("offline")
 @dry_run_option
+@click.pass_context
 def pull(
+    ctx: click.Context,
+    flags: dict[str, object],
     names: tuple[str, ...],
     *,
     name: str | None,
@@ -53,6 +57,8 @@ def pull(
     it stopped.
     """
     asked = _asked(names, name, sha256)
+    if context.configured(ctx, flags).settings.offline:
+        _require_near(names, peer, update=update)
     fetching = _fetching(peer, limit, update=update)
     with output.progress() as progress:
         from zluda_stack.models.asked import wanted
@@ -132,6 +138,18 @@ def verify(ctx: click.Context, names: tuple[str, ...], *, as_json: bool) -> None
             f"{', '.join(damaged)}",
             f"They are not served any more; `zluda-stack models pull {damaged[0]}` heals it.",
         )
+
+
+def _require_near(names: tuple[str, ...], peer: str | None, *, update: bool) -> None:
+    """Raises HostProblem for a model that would come over the network."""
+    if peer is not None and "://" not in peer:
+        return
+    store = _store()
+    for name in names:
+        if update or store.find(name) is None:
+            from zluda_stack.plan.offline import BRINGS
+
+            raise HostProblem(f"{name} is not here, and offline nothing is fetched", BRINGS)
 
 
 def _asked(names: tuple[str, ...], name: str | None, sha256: str | None) -> list[Asked]:

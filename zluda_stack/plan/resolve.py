@@ -11,9 +11,10 @@ from msgspec import structs
 from zluda_stack.catalog.schema import Catalog, Evidence
 from zluda_stack.errors import HostProblem, PlanRefused
 from zluda_stack.host.facts import HostFacts
-from zluda_stack.plan import containers, endpoint_service
+from zluda_stack.plan import containers, endpoint_service, offline
 from zluda_stack.plan.building import TERMS
 from zluda_stack.plan.clients import fits
+from zluda_stack.plan.download import DOWNLOAD
 from zluda_stack.plan.endpoint import choose_endpoint
 from zluda_stack.plan.engine_needs import engine_needs
 from zluda_stack.plan.gpu import Choice, choose_gpu, describe
@@ -38,7 +39,8 @@ def resolve(facts: HostFacts, configured: Configured, catalog: Catalog) -> Plan:
     entry = choose_passthrough(facts, configured, choice.gpus)
     in_docker = bool(choice.gpus) or settings.engine == "docker"
     engine: EngineName = "docker" if in_docker else "embedded"
-    chosen = choose_model(facts, configured, catalog, choice.gpus)
+    models = offline.offered(facts, settings, catalog)
+    chosen = choose_model(facts, configured, models, choice.gpus)
     if chosen.model.split:
         choice = structs.replace(choice, because=_SPREAD.format(len(choice.gpus)))
     endpoint = choose_endpoint(facts, configured, catalog.defaults)
@@ -66,13 +68,16 @@ def resolve(facts: HostFacts, configured: Configured, catalog: Catalog) -> Plan:
         + _client_notices(catalog, configured, chosen.model),
         unmet=choice.unmet
         + entry.unmet
-        + engine_needs(facts, engine, catalog.host)
+        + offline.with_offline_hints(settings, engine_needs(facts, engine, catalog.host))
+        + offline.model_needs(facts, settings, chosen.model)
         + endpoint.unmet
         + _terms(choice, settings, catalog),
+        offline=settings.offline,
     )
     if in_docker:
-        anywhere = model_anywhere(facts, configured, catalog)
-        return _in_containers(plan, entry, anywhere, settings, catalog)
+        anywhere = model_anywhere(facts, configured, models)
+        contained = _in_containers(plan, entry, anywhere, settings, catalog)
+        return _from_own_store(contained, facts) if settings.offline else contained
     if configured.given("variant") or configured.given("base"):
         # Nothing of it is used here; a name that does not exist is told all the same.
         choose_bases(catalog, settings.variant, settings.base)
@@ -108,6 +113,16 @@ def _in_containers(
         volumes=volumes + endpoint_service.volumes_of(plan.endpoint),
         host_environment=host | endpoint_service.environment_of(plan.endpoint),
         registry=settings.registry,
+    )
+
+
+def _from_own_store(plan: Plan, facts: HostFacts) -> Plan:
+    """The plan in containers, whose model comes from this machine's store."""
+    return structs.replace(
+        plan,
+        services=offline.with_own_store(plan.services),
+        decisions=tuple(one for one in plan.decisions if one.what != DOWNLOAD),
+        host_environment=plan.host_environment | offline.store_environment(facts),
     )
 
 

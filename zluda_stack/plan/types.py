@@ -204,7 +204,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     `unmet` is what this machine lacks to carry the plan out; a plan with unmet needs can be
     rendered, and built elsewhere, but not run here. `services`, `images` and
     `host_environment` are for containers; the embedded engine needs none of them. `registry` is
-    asked for images before they are built.
+    asked for images before they are built. With `offline` nothing is fetched or built.
     """
 
     schema: int = 1
@@ -225,6 +225,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     warnings: tuple[Notice, ...] = ()
     unmet: tuple[Notice, ...] = ()
     registry: str | None = None
+    offline: bool = False
 
     @property
     def gpu(self) -> GpuDevice | None:

@@ -42,9 +42,13 @@ def command(stack: str, file: Path | None, *arguments: str) -> tuple[str, ...]:
     return ("docker", "compose", *name, *own, "--ansi", "never", *arguments)
 
 
-def up(stack: str, file: Path) -> tuple[str, ...]:
-    """Create what is missing or changed, start it, and stop what no longer belongs to it."""
-    return command(stack, file, "up", "--detach", "--no-build", "--remove-orphans")
+def up(stack: str, file: Path, *, offline: bool = False) -> tuple[str, ...]:
+    """Create what is missing or changed, start it, and stop what no longer belongs to it.
+
+    An image that is missing is pulled, unless `offline`.
+    """
+    pull = ("--pull", "never") if offline else ()
+    return command(stack, file, "up", "--detach", "--no-build", "--remove-orphans", *pull)
 
 
 def environment(environ: Mapping[str, str]) -> dict[str, str]:

@@ -22,13 +22,17 @@ class DockerEngine:
     """Implements `zluda_stack.engines.base.Engine` with containers."""
 
     def commands(self, plan: Plan) -> tuple[tuple[str, ...], ...]:
-        """One BuildKit run for each image that a service uses, then `docker compose up`."""
+        """One BuildKit run for each image that a service uses, then `docker compose up`.
+
+        Offline nothing is built.
+        """
         folder = StackFolder(paths.stack(plan.name))
         files = (Path(name) for name in render_project(plan))
         file = next(name for name in files if name.parts[0] == "compose" and name.suffix == ".yml")
+        built = () if plan.offline else served_images(plan)
         return (
-            *(build.command(image, folder.context) for image in served_images(plan)),
-            compose.up(plan.name, folder.project / file),
+            *(build.command(image, folder.context) for image in built),
+            compose.up(plan.name, folder.project / file, offline=plan.offline),
         )
 
     def is_up(self, plan: Plan) -> bool:

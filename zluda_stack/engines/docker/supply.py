@@ -10,6 +10,8 @@ from msgspec import Struct, structs
 
 from zluda_stack.engines.docker import build, registry
 from zluda_stack.engines.docker.containers import unreachable
+from zluda_stack.errors import HostProblem
+from zluda_stack.plan.offline import BRINGS
 from zluda_stack.plan.types import ImagePlan, Plan
 from zluda_stack.progress import Progress
 from zluda_stack.render.content_key import content_key
@@ -63,9 +65,12 @@ def nowhere(images: Iterable[ImagePlan]) -> Supply:
 def survey(client: DockerClient, plan: Plan, images: Iterable[ImagePlan]) -> Supply:
     """`images` of `plan`; the plan's registry is asked when one of them is not here.
 
-    Raises HostProblem when the engine or the registry does not answer.
+    Raises HostProblem when the engine or the registry does not answer, and for an image that is
+    not here when the plan is offline.
     """
     supply = here(client, images)
+    if plan.offline:
+        return _all_here(supply)
     if plan.registry is None or all(one.current for one in supply.images):
         return supply
     fixed = [image for image in plan.images if content_key(image) is not None]
@@ -74,6 +79,24 @@ def survey(client: DockerClient, plan: Plan, images: Iterable[ImagePlan]) -> Sup
     found = {image: where for image, where in remote.items() if where is not None}
     located = (structs.replace(one, remote=found.get(one.image.name)) for one in supply.images)
     return Supply(images=tuple(located), stages=found)
+
+
+def lacking(supply: Supply) -> tuple[ImagePlan, ...]:
+    """The images that are not here as planned; of one without a key, any of its name will do."""
+    return tuple(
+        one.image
+        for one in supply.images
+        if not (one.current or (one.known and content_key(one.image) is None))
+    )
+
+
+def _all_here(supply: Supply) -> Supply:
+    for image in lacking(supply):
+        raise HostProblem(
+            f"the image {image.tag} is not here as planned, and offline none is built or pulled",
+            BRINGS,
+        )
+    return Supply(images=tuple(structs.replace(one, current=True) for one in supply.images))
 
 
 def commands(supply: Supply, project: Path) -> tuple[tuple[str, ...], ...]:

@@ -42,7 +42,8 @@ def start(client: DockerClient, plan: Plan, folder: StackFolder, progress: Progr
         )
     before = containers.read(client, compose.project_name(plan.name))
     watch = _Watch(client, plan, Failures(before))
-    with compose.running(compose.up(plan.name, file), folder.compose_log) as process:
+    line = compose.up(plan.name, file, offline=plan.offline)
+    with compose.running(line, folder.compose_log) as process:
         watch.until_it_answers(process, folder.compose_log, progress)
 
 

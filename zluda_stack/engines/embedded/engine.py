@@ -26,6 +26,7 @@ from zluda_stack.engines.embedded.status import read_status
 from zluda_stack.engines.embedded.stopping import stop
 from zluda_stack.errors import EngineFailure, HostProblem, Interrupted, UsageError
 from zluda_stack.files import write_atomic
+from zluda_stack.plan.offline import BRINGS
 from zluda_stack.plan.types import ModelPlan, Plan, to_json
 from zluda_stack.program import command
 from zluda_stack.progress import Progress, Silent
@@ -109,7 +110,7 @@ class EmbeddedEngine:
                 return self._wait(plan, progress)
         if not lives or (current is not None and not current.endpoint.listens_as(plan.endpoint)):
             ports.require_free(plan.endpoint)
-        model = self._locate(plan.model, progress)
+        model = self._file(plan, progress)
         with change.undone_on_interrupt():
             stop(folder, progress)
             try:
@@ -118,11 +119,22 @@ class EmbeddedEngine:
                 if current is None or not status.healthy:
                     raise
                 progress.step(f"{plan.model.name} did not start; going back to what ran before")
-                self._start(current, folder, self._locate(current.model, progress), progress)
+                self._start(current, folder, self._file(current, progress), progress)
                 raise EngineFailure(
                     failure.message,
                     f"The stack runs again as before, with {current.model.name}. {failure.hint}",
                 ) from failure
+
+    def _file(self, plan: Plan, progress: Progress) -> Path:
+        """The GGUF file of the planned model. Raises HostProblem where it may not be fetched."""
+        if not plan.offline:
+            return self._locate(plan.model, progress)
+        present = _present(plan.model)
+        if present is None:
+            raise HostProblem(
+                f"the model {plan.model.name} is not here, and offline nothing is fetched", BRINGS
+            )
+        return present
 
     def _start(
         self, plan: Plan, folder: StackFolder, model: Path, progress: Progress

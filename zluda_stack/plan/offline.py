@@ -1,0 +1,76 @@
+"""Without network: what is served must be here, and nothing is asked of anyone else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from msgspec import structs
+
+from zluda_stack.catalog.schema import Catalog
+from zluda_stack.host.facts import HostFacts
+from zluda_stack.plan.types import ModelPlan, Notice, Service
+from zluda_stack.plan.variables import by_program
+from zluda_stack.settings import Settings
+
+BRINGS = "`zluda-stack bundle load FILE` brings what `zluda-stack bundle save` wrote elsewhere."
+_PACKAGES = "embedded-packages"
+_STORE = "ZLUDA_STACK_STORE"
+_STORE_IN_CONTAINER = "/store"
+_FETCHER = "model"
+
+
+def offered(facts: HostFacts, settings: Settings, catalog: Catalog) -> Catalog:
+    """`catalog` with the models that can be chosen: offline, unless one is named, those here.
+
+    The default is always among them, for it is what others are chosen before.
+    """
+    if not settings.offline or settings.model is not None:
+        return catalog
+    can = {*facts.models_ready, catalog.defaults.model}
+    models = {name: model for name, model in catalog.models.items() if name in can}
+    return structs.replace(catalog, models=models)
+
+
+def model_needs(facts: HostFacts, settings: Settings, model: ModelPlan) -> tuple[Notice, ...]:
+    """Offline, that the model is not here; else nothing."""
+    if not settings.offline or model.path is not None or model.name in facts.models_ready:
+        return ()
+    others = ", ".join(facts.models_ready)
+    also = f" Here are: {others} (--model NAME)." if others else ""
+    return (
+        Notice(
+            code="offline-model",
+            message=f"the model {model.name} is not here, and offline nothing is fetched",
+            hint=BRINGS + also,
+        ),
+    )
+
+
+def with_offline_hints(settings: Settings, unmet: Iterable[Notice]) -> tuple[Notice, ...]:
+    """`unmet`, with what to bring in the place of what to download."""
+    if not settings.offline:
+        return tuple(unmet)
+    hint = "The wheels of a bundle bring them; its README.txt has the command."
+    return tuple(
+        structs.replace(notice, hint=hint) if notice.code == _PACKAGES else notice
+        for notice in unmet
+    )
+
+
+def with_own_store(services: Iterable[Service]) -> tuple[Service, ...]:
+    """`services`, whose model is copied from this machine's store and from nowhere else."""
+    return tuple(_from_store(one) if one.name == _FETCHER else one for one in services)
+
+
+def store_environment(facts: HostFacts) -> dict[str, str]:
+    """Where the store is that `with_own_store` copies from; nothing where nobody knows."""
+    return {} if facts.models_folder is None else {_STORE: facts.models_folder}
+
+
+def _from_store(fetcher: Service) -> Service:
+    return structs.replace(
+        fetcher,
+        command=(*fetcher.command, "--from", _STORE_IN_CONTAINER),
+        environment=fetcher.environment | {"ZLUDA_STACK_OFFLINE": "true"},
+        volumes=(*fetcher.volumes, f"{by_program(_STORE)}:{_STORE_IN_CONTAINER}:ro"),
+    )
