@@ -142,8 +142,9 @@ def test_an_update_says_what_changed(hub: FakeHub, capsys: pytest.CaptureFixture
     assert run("pull", f"hf:{REPOSITORY}/{FILE}") == ExitCode.OK
     hub.commit, new = "f" * 40, tiny_gguf(b"new")
     hub.files[f"{REPOSITORY}/{FILE}"] = new
-    assert run("pull", NAME) == ExitCode.OK
-    assert path_of(NAME).read_bytes() == CONTENT
+    for unchanged in (NAME, f"hf:{REPOSITORY}/{FILE}", f"{REPOSITORY}:Q4_K_M"):
+        assert run("pull", unchanged) == ExitCode.OK
+        assert path_of(NAME).read_bytes() == CONTENT
     capsys.readouterr()
     assert run("pull", f"hf:{REPOSITORY}/{FILE}", "--update") == ExitCode.OK
     told = capsys.readouterr().err

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from zluda_stack.catalog.schema import Catalog, HubModel, ModelFile
-from zluda_stack.errors import UsageError
+from zluda_stack.errors import HostProblem, UsageError
 from zluda_stack.models.choice import choose
 from zluda_stack.models.fetching import Fetching
 from zluda_stack.models.layout import checked_name
@@ -43,7 +43,8 @@ def wanted(
         model = _from_web(asked, place)
     else:
         model = _from_hub(asked, place, fetching, progress)
-    return _own_name(model, catalog, store)
+    free = asked.sha256 is None and (isinstance(place, WebPlace) or place.revision is None)
+    return _own_name(model, catalog, store, as_seen=free and not fetching.update)
 
 
 def _by_name(
@@ -68,10 +69,10 @@ def _by_name(
 
 
 def _from_web(asked: Asked, place: WebPlace) -> Described:
-    files = tuple(
-        ModelFile(name=name, sha256=asked.sha256, size=None) for name in all_parts(place.file)
+    files = _with_hash(
+        asked,
+        tuple(ModelFile(name=name, sha256=None, size=None) for name in all_parts(place.file)),
     )
-    _require_one_hash(asked, files)
     name = asked.name or name_of(place.file)
     return Described(name=checked_name(name), files=files, https=place.folder)
 
@@ -79,29 +80,42 @@ def _from_web(asked: Asked, place: WebPlace) -> Described:
 def _from_hub(asked: Asked, place: HubPlace, fetching: Fetching, progress: Progress) -> Described:
     revision = place.revision
     if place.file is not None:
-        names = all_parts(place.file)
+        files = tuple(
+            ModelFile(name=name, sha256=None, size=None) for name in all_parts(place.file)
+        )
     else:
         from zluda_stack.models.hub import open_hub
 
         found = open_hub(fetching).repository(place.repository, revision, progress)
-        names, revision = choose((file.name for file in found.files), place), found.revision
-    files = tuple(ModelFile(name=name, sha256=asked.sha256, size=None) for name in names)
-    _require_one_hash(asked, files)
-    name = asked.name or name_of(names[0])
+        there = {file.name: file.to_fetch() for file in found.files}
+        files = tuple(there[name] for name in choose(there, place))
+        revision = found.revision
+    files = _with_hash(asked, files)
+    name = asked.name or name_of(files[0].name)
     hub = HubModel(repository=place.repository, revision=revision)
     return Described(name=checked_name(name), files=files, hub=hub)
 
 
-def _require_one_hash(asked: Asked, files: tuple[ModelFile, ...]) -> None:
-    if asked.sha256 is not None and len(files) > 1:
+def _with_hash(asked: Asked, files: tuple[ModelFile, ...]) -> tuple[ModelFile, ...]:
+    """`files` with the hash that the user gave. Raises UsageError when it is not that of one."""
+    if asked.sha256 is None:
+        return files
+    if len(files) > 1:
         raise UsageError(
             f"{asked.text} is {len(files)} files, and --sha256 is the hash of one",
             "Leave it out: the hub knows the hashes.",
         )
+    if files[0].sha256 not in {None, asked.sha256}:
+        raise HostProblem(
+            f"{files[0].name} has another content there: expected sha256 {asked.sha256}, the hub "
+            f"names {files[0].sha256}",
+            "Check the hash that you gave, or name a revision.",
+        )
+    return (structs.replace(files[0], sha256=asked.sha256),)
 
 
-def _own_name(model: Described, catalog: Catalog, store: Store) -> WantedModel:
-    """`model`, or the catalogue's when that is the same.
+def _own_name(model: Described, catalog: Catalog, store: Store, *, as_seen: bool) -> WantedModel:
+    """`model`, or the catalogue's when that is the same; or as the store has it, if `as_seen`.
 
     Raises UsageError when its name is taken by another one.
     """
@@ -113,7 +127,7 @@ def _own_name(model: Described, catalog: Catalog, store: Store) -> WantedModel:
     record = store.record(model.name)
     if record is not None and not _same_place(model, recorded(model.name, record)):
         raise _taken(model.name, f"the store, from {record.source}")
-    return model
+    return model if record is None or not as_seen else recorded(model.name, record)
 
 
 def _same_place(one: WantedModel, other: WantedModel) -> bool:

@@ -56,11 +56,15 @@ class Refused(Exception):
 
 
 class _Again(Exception):
-    """Something that may pass; `pause` is what the server asked for, in seconds."""
+    """Something that may pass; `pause` is what the server asked for, in seconds.
 
-    def __init__(self, reason: str, pause: float | None = None) -> None:
+    `answered` is False when the server was not even reached.
+    """
+
+    def __init__(self, reason: str, pause: float | None = None, *, answered: bool = True) -> None:
         super().__init__(reason)
         self.pause = pause
+        self.answered = answered
 
 
 class Downloader:
@@ -87,7 +91,7 @@ class Downloader:
 
     def read(self, url: str, title: str, most: int, progress: Progress) -> bytes:
         """A small document of at most `most` bytes. Raises HostProblem, Refused."""
-        retry = self._fresh()
+        retry = self._fresh(self._patience.first_tries)
         while True:
             try:
                 with closing(self._ask("GET", url, {})) as response:
@@ -122,16 +126,17 @@ class Downloader:
 
     def _complete(self, wanted: Wanted, partial: Partial, progress: Progress) -> None:
         """Bring `partial` to its full length, in as many tries as that takes."""
-        step = f"downloading {wanted.title}"
-        best, retry = partial.length, self._fresh()
+        step, heard = f"downloading {wanted.title}", False
+        best, retry = partial.length, self._fresh(self._patience.first_tries)
         while not _has_all(wanted, partial):
             progress.step(step)
             try:
                 self._try(wanted, partial, progress)
                 return
             except _Again as failure:
-                if partial.length > best:
-                    best, retry = partial.length, self._fresh()
+                if partial.length > best or (failure.answered and not heard):
+                    best, retry = max(best, partial.length), self._fresh(self._patience.tries)
+                heard = heard or failure.answered
                 try:
                     retry = self._pause(retry, failure, step, progress)
                 except MaxRetryError:
@@ -145,9 +150,9 @@ class Downloader:
         self._patience.wait(pause)
         return left
 
-    def _fresh(self) -> Retry:
+    def _fresh(self, tries: int) -> Retry:
         return Retry(
-            total=self._patience.tries,
+            total=tries,
             backoff_factor=self._patience.backoff_seconds,
             backoff_max=_LONGEST_PAUSE,
         )
@@ -196,7 +201,7 @@ class Downloader:
                 "Behind a proxy that opens TLS, name its certificate in REQUESTS_CA_BUNDLE.",
             ) from error
         except (requests.ConnectionError, requests.Timeout) as error:
-            raise _Again(_reason(error)) from error
+            raise _Again(_reason(error), answered=False) from error
         except requests.RequestException as error:
             raise HostProblem(f"{url} cannot be asked for: {error}", "Check the URL.") from error
 

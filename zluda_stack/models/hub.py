@@ -47,6 +47,12 @@ class HubFile(Struct, frozen=True, kw_only=True):
     size: int | None = None
     lfs: Lfs | None = None
 
+    def to_fetch(self) -> ModelFile:
+        """The file as one to fetch."""
+        return ModelFile(
+            name=self.name, sha256=None if self.lfs is None else self.lfs.sha256, size=self.size
+        )
+
 
 class Repository(Struct, frozen=True, kw_only=True):
     """A repository at one commit."""
@@ -238,7 +244,7 @@ class HubSource:
                 f"{repository} has no file {file.name}",
                 "It was renamed or removed there, or the catalogue is older: update zluda-stack.",
             )
-        theirs = None if found.lfs is None else found.lfs.sha256
+        theirs = found.to_fetch().sha256
         if file.sha256 is not None and theirs not in {None, file.sha256}:
             raise HostProblem(
                 f"{file.name} in {repository} has another content now: expected sha256 "
