@@ -152,7 +152,7 @@ def _print(report: FitReport) -> None:
 
 
 def _cells(report: FitReport, card: CardFit) -> tuple[str, ...]:
-    layers = "none" if card.gpu_layers is None else str(min(card.gpu_layers, report.layers))
+    layers = "none" if card.gpu_layers is None else str(card.gpu_layers - 1)  # the output is one
     return (
         card.card,
         _gib(card.memory),

@@ -9,9 +9,8 @@ from msgspec import Struct
 from zluda_stack.catalog.schema import Catalog, Model
 from zluda_stack.models.architecture import Architecture
 from zluda_stack.models.client_use import ClientUse, client_uses
-from zluda_stack.models.fit import CELLS, Serving, needs
+from zluda_stack.models.fit import BATCHES, CELLS, Serving, needs
 from zluda_stack.models.fit_report import CardMemory, longest_context
-from zluda_stack.plan.model_fit import BATCHES
 
 
 class OnCard(Struct, frozen=True, kw_only=True):

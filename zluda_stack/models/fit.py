@@ -38,6 +38,9 @@ COMPARED = frozenset(
     )
 )
 _TYPES = {kind.name.lower(): (kind.block, kind.size) for kind in TENSOR_TYPES.values()}
+# llama.cpp's own n_ubatch, and what is tried where it leaves too little room: without
+# FlashAttention the scores of a whole batch are in memory at once, and grow with the context.
+BATCHES = (512, 256, 128)
 CELLS = 256  # llama-context.cpp and llama-kv-cache-iswa.cpp pad the context to it
 _COPIES_FROM = 512
 _FLOAT = 4

@@ -9,9 +9,8 @@ from msgspec import Struct, structs
 from zluda_stack.catalog.schema import Catalog, Model
 from zluda_stack.models.architecture import Architecture
 from zluda_stack.models.client_use import client_uses
-from zluda_stack.models.fit import Serving, needs
+from zluda_stack.models.fit import BATCHES, Serving, needs
 from zluda_stack.models.fit_report import CardMemory, fitting_batch, longest_context
-from zluda_stack.plan.model_fit import BATCHES
 
 
 class ModelOnCard(Struct, frozen=True, kw_only=True):

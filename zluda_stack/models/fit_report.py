@@ -8,6 +8,7 @@ from msgspec import Struct, structs
 
 from zluda_stack.models.architecture import Architecture
 from zluda_stack.models.fit import (
+    BATCHES,
     COMPARED,
     KvType,
     Needs,
@@ -16,7 +17,6 @@ from zluda_stack.models.fit import (
     most_layers,
     needs,
 )
-from zluda_stack.plan.model_fit import BATCHES
 
 
 class CardMemory(Struct, frozen=True, kw_only=True):

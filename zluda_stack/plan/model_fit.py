@@ -11,12 +11,8 @@ from collections.abc import Callable, Iterable, Sequence
 from msgspec import Struct
 
 from zluda_stack.models.architecture import Architecture
-from zluda_stack.models.fit import CELLS, Needs, Serving, needs
+from zluda_stack.models.fit import BATCHES, CELLS, Needs, Serving, needs
 from zluda_stack.models.fit_split import needs_by_card
-
-# llama.cpp's own n_ubatch, and what is tried where it leaves too little room: without
-# FlashAttention the scores of a whole batch are in memory at once, and grow with the context.
-BATCHES = (512, 256, 128)
 
 
 class Room(Struct, frozen=True, kw_only=True):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from zluda_stack.catalog.schema import Client, ClientMode
 from zluda_stack.errors import PlanRefused
 from zluda_stack.models.architecture import Architecture
-from zluda_stack.models.fit import COMPARED
-from zluda_stack.plan.model_fit import BATCHES, Fitted, Room, longest_context, smallest
+from zluda_stack.models.fit import BATCHES, COMPARED
+from zluda_stack.plan.model_fit import Fitted, Room, longest_context, smallest
 from zluda_stack.plan.types import Decision, ModelPlan, Notice
 from zluda_stack.settings import Configured
 from zluda_stack.units import gibibytes
