@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 import requests
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from requests.adapters import HTTPAdapter
 
 from tests.fake_hub import COMMIT, FakeHub, Fault, fake_hub
 from tests.unit.fetched import (
@@ -146,6 +148,31 @@ def test_wrong_bytes_are_named_by_both_hashes_and_thrown_away(hub: FakeHub, root
     assert store.ensure(hub_model(), Silent()).read_bytes() == CONTENT
 
 
+def test_a_wrong_part_leaves_the_good_one(hub: FakeHub, root: Path) -> None:
+    parts = {f"big-0000{part}-of-00002.gguf": tiny_gguf(bytes([part]) * 900) for part in (1, 2)}
+    hub.files = {f"{REPOSITORY}/{name}": content for name, content in parts.items()}
+    model = hub_model(*(file_of(content, name) for name, content in parts.items()))
+    hub.faults = [Fault.NO_RANGES, Fault.WRONG_BYTES]
+    store = store_of(root, hub)
+    with pytest.raises(HostProblem, match=r"big-00002-of-00002\.gguf .* wrong content"):
+        store.ensure(model, Silent())
+    assert [entry.state for entry in store.entries()] == [EntryState.INCOMPLETE]
+    before = hub.served()
+    store.ensure(model, Silent())
+    assert hub.served() - before == len(parts["big-00002-of-00002.gguf"])
+
+
+@pytest.mark.parametrize("names", [("a/x.gguf", "b/x.gguf"), ("a\nb.gguf",), ("x" * 250,)])
+def test_names_that_cannot_lie_in_one_folder_are_refused(
+    hub: FakeHub, root: Path, names: tuple[str, ...]
+) -> None:
+    hub.files = {f"{REPOSITORY}/{name}": CONTENT for name in names}
+    model = hub_model(*(file_of(CONTENT, name) for name in names))
+    with pytest.raises(HostProblem, match="cannot be kept under these names"):
+        store_of(root, hub).ensure(model, Silent())
+    assert hub.served() == 0
+
+
 def test_wrong_bytes_kept_from_an_earlier_try_are_found_and_fetched_again(
     hub: FakeHub, root: Path
 ) -> None:
@@ -197,6 +224,30 @@ def test_no_redirect_leaves_tls(target: str) -> None:
     else:
         with pytest.raises(InsecureRedirect, match="from https to"):
             Session().get_redirect_target(answer)
+
+
+class FakeTls(HTTPAdapter):
+    """A server behind TLS that leads to `target`."""
+
+    target = ""
+
+    def send(
+        self, request: requests.PreparedRequest, *_: object, **__: object
+    ) -> requests.Response:
+        answer = requests.Response()
+        answer.status_code, answer.url = 302, str(request.url)
+        answer.headers["Location"] = self.target
+        answer.raw, answer.request = io.BytesIO(), request
+        return answer
+
+
+def test_nothing_is_asked_of_the_place_without_tls(hub: FakeHub) -> None:
+    session, adapter = Session(), FakeTls()
+    adapter.target = f"{hub.cdn}/cdn/{PATH}"
+    session.mount("https://", adapter)
+    with pytest.raises(InsecureRedirect):
+        session.get("https://hub.example/x")
+    assert hub.seen == []
 
 
 @pytest.mark.parametrize(

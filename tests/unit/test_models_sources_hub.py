@@ -11,6 +11,7 @@ import pytest
 
 from tests.fake_hub import COMMIT, FakeHub, fake_hub
 from tests.unit.fetched import CONTENT, FILE, REPOSITORY
+from zluda_stack.errors import UsageError
 from zluda_stack.models.fetching import Fetching
 from zluda_stack.models.hub import DEFAULT_ENDPOINT, endpoint, find_token, open_hub
 from zluda_stack.progress import Silent
@@ -82,6 +83,12 @@ def test_where_a_token_is_looked_for(tmp_path: Path) -> None:
     first = find_token({"HF_TOKEN": " hf_x ", "HF_TOKEN_PATH": str(file)})
     assert first is not None
     assert (first.value, first.place) == ("hf_x", "HF_TOKEN")
+
+
+def test_what_is_no_token_is_told_and_not_shown() -> None:
+    with pytest.raises(UsageError, match="the token in HF_TOKEN") as caught:
+        find_token({"HF_TOKEN": "hf_secret\nhf_secret"})
+    assert "hf_secret" not in caught.value.message + caught.value.hint
 
 
 def test_the_hub_is_the_public_one_unless_a_mirror_is_named() -> None:

@@ -45,7 +45,11 @@ def quantisation_of(file: str) -> str | None:
 
 def _models(files: Iterable[str]) -> tuple[tuple[str, ...], ...]:
     """The models among `files`, each with all its parts; one that lacks parts is none."""
-    there = sorted(name for name in files if _MODEL.search(name) and not _BESIDE.search(name))
+    there = sorted(
+        name
+        for name in files
+        if _MODEL.search(name) and not _BESIDE.search(name) and name.isprintable()
+    )
     whole = dict.fromkeys(all_parts(name) for name in there)
     return tuple(parts for parts in whole if set(parts) <= set(there))
 

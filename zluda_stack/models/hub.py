@@ -9,6 +9,7 @@ kept are those of its utils/_http.py, utils/_auth.py and constants.py (read 2026
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from http import HTTPStatus
 from pathlib import Path
@@ -31,6 +32,7 @@ from zluda_stack.progress import Progress
 DEFAULT_ENDPOINT = "https://huggingface.co"
 _MAIN = "main"
 _LONGEST_ANSWER = 64 << 20
+_TOKEN = re.compile(r"[\x21-\x7e]+")
 _NOT_SHOWN = {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND}
 
 
@@ -74,7 +76,20 @@ def endpoint(environ: Mapping[str, str]) -> str:
 
 
 def find_token(environ: Mapping[str, str]) -> Token | None:
-    """The user's token: of the environment, or of the file that `hf auth login` writes."""
+    """The user's token: of the environment, or of the file that `hf auth login` writes.
+
+    Raises UsageError, without showing it, for one that no request could carry.
+    """
+    token = _find_token(environ)
+    if token is not None and not _TOKEN.fullmatch(token.value):
+        raise UsageError(
+            f"the token in {token.place} holds characters that no token has",
+            "Copy it again; it is one line that begins with hf_.",
+        )
+    return token
+
+
+def _find_token(environ: Mapping[str, str]) -> Token | None:
     for variable in ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"):
         value = environ.get(variable, "").strip()
         if value:

@@ -11,6 +11,7 @@ locks/<model>          held by whoever pulls, checks or removes that model
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 from typing import Annotated
 
@@ -18,12 +19,13 @@ import msgspec
 from msgspec import Meta, Struct
 
 from zluda_stack.catalog.schema import HubModel, ModelFile, Sha256
-from zluda_stack.errors import UsageError
+from zluda_stack.errors import HostProblem, UsageError
 from zluda_stack.files import write_atomic
 from zluda_stack.models.wanted import Described, WantedModel
 
 # A file name and nothing else: a record can come from another machine.
-FileName = Annotated[str, Meta(pattern=r"^(?!\.{1,2}\Z)[^/\x00-\x1f\x7f]{1,200}\Z")]
+_FILE_NAME = r"^(?!\.{1,2}\Z)[^/\x00-\x1f\x7f]{1,200}\Z"
+FileName = Annotated[str, Meta(pattern=_FILE_NAME)]
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,99}")
 # No model has this name: it begins with a dot.
@@ -100,6 +102,17 @@ class Record(Struct, frozen=True, kw_only=True):
 def stored_name(file: ModelFile) -> str:
     """The name of a file without the folder and the query by which its source knows it."""
     return PurePosixPath(file.name.partition("?")[0]).name
+
+
+def check_file_names(files: Iterable[ModelFile]) -> None:
+    """Raises HostProblem for names under which the files cannot lie beside each other."""
+    names = [stored_name(file) for file in files]
+    wrong = [name for name in names if not re.match(_FILE_NAME, name)]
+    if wrong or len(set(names)) != len(names):
+        raise HostProblem(
+            f"files cannot be kept under these names: {', '.join(map(repr, wrong or names))}",
+            "Download them yourself, and take them with `zluda-stack models import FILE`.",
+        )
 
 
 def checked_name(name: str) -> str:

@@ -33,6 +33,7 @@ from zluda_stack.models.layout import (
     Layout,
     Record,
     StoredFile,
+    check_file_names,
     is_name,
 )
 from zluda_stack.models.receiving import Receiving
@@ -244,6 +245,7 @@ class Store:
         try:
             folder.mkdir(parents=True, exist_ok=True)
             offer = source.offer(progress)
+            check_file_names(offer.files)
             self._at.write_pending(_promised(model.name, offer))
             self._require_room(model.name, self._needed(model.name, source, offer))
             fetched = self._fetch_all(source, offer, folder, progress, lock)
