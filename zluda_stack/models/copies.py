@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from zluda_stack.errors import HostProblem
-from zluda_stack.models.digest import copy_with_sha256
+from zluda_stack.models.digest import copy_checked
 from zluda_stack.models.layout import Layout, StoredFile, size_of
 from zluda_stack.models.store import Store
 from zluda_stack.progress import Progress
@@ -36,16 +36,5 @@ def copy_models(store: Store, names: Sequence[str], folder: Path, progress: Prog
 def _copy(file: StoredFile, path: Path, target: Path, progress: Progress) -> None:
     if size_of(target) == file.size:
         return
-    half = target.with_name(f"{target.name}.part")
-    half.unlink(missing_ok=True)
-    try:
-        with path.open("rb") as source:
-            found = copy_with_sha256(source, half, file.size, progress)
-        if found != file.sha256:
-            raise HostProblem(
-                f"{path} is damaged: expected sha256 {file.sha256}, got {found}",
-                "`zluda-stack models verify` tells which models need it, and a pull heals them.",
-            )
-        half.replace(target)
-    finally:
-        half.unlink(missing_ok=True)
+    with path.open("rb") as source:
+        copy_checked(source, target, file.sha256, file.size, progress, named=str(path))

@@ -6,6 +6,7 @@ import hashlib
 from pathlib import Path
 from typing import IO, Protocol
 
+from zluda_stack.errors import HostProblem
 from zluda_stack.progress import Progress
 
 _CHUNK = 1 << 20
@@ -37,6 +38,27 @@ def copy_with_sha256(source: Readable, target: Path, size: int, progress: Progre
         sink.flush()
         os.fsync(sink.fileno())
     return digest
+
+
+def copy_checked(
+    source: Readable, target: Path, sha256: str, size: int, progress: Progress, *, named: str
+) -> Path:
+    """Copy `source` to `target`, which is there only when it has the hash `sha256`.
+
+    `named` is what people know the source as. Raises HostProblem with both hashes, OSError.
+    """
+    half = target.with_name(f"{target.name}.copy")
+    half.unlink(missing_ok=True)
+    try:
+        found = copy_with_sha256(source, half, size, progress)
+        if found != sha256:
+            raise HostProblem(
+                f"{named} is damaged: expected sha256 {sha256}, got {found}",
+                "It was not taken. What was copied before it is kept.",
+            )
+        return half.replace(target)
+    finally:
+        half.unlink(missing_ok=True)
 
 
 def _pass_through(source: Readable, sink: IO[bytes] | None, size: int, progress: Progress) -> str:

@@ -13,7 +13,7 @@ import msgspec
 
 from zluda_stack.catalog.schema import ModelFile
 from zluda_stack.errors import HostProblem, UsageError
-from zluda_stack.models.digest import copy_with_sha256
+from zluda_stack.models.digest import copy_checked
 from zluda_stack.models.download import Downloader, Refused, as_curl
 from zluda_stack.models.fetching import Fetching
 from zluda_stack.models.https import fetch_plain, refusal
@@ -82,20 +82,10 @@ class FolderPeer:
     def fetch(self, file: StoredFile, folder: Path, progress: Progress) -> Fetched:
         """The file in `folder`, hashed while it is copied. Raises HostProblem, OSError."""
         progress.step(f"copying {file.name}")
-        blob, half = self._at.blob(file.sha256), folder / f"{file.name}.copy"
-        half.unlink(missing_ok=True)
-        try:
-            with blob.open("rb") as source:
-                digest = copy_with_sha256(source, half, file.size, progress)
-            if digest != file.sha256:
-                raise HostProblem(
-                    f"{blob} is damaged: expected sha256 {file.sha256}, got {digest}",
-                    "It was not taken. What else was copied of the model is kept.",
-                )
-            path = half.replace(folder / blob_name(digest))
-            return Fetched(path=path, sha256=digest, size=file.size)
-        finally:
-            half.unlink(missing_ok=True)
+        blob, target = self._at.blob(file.sha256), folder / blob_name(file.sha256)
+        with blob.open("rb") as source:
+            copy_checked(source, target, file.sha256, file.size, progress, named=str(blob))
+        return Fetched(path=target, sha256=file.sha256, size=file.size)
 
 
 class WebPeer:

@@ -8,7 +8,7 @@ from pathlib import Path
 from zluda_stack.catalog.schema import ModelFile
 from zluda_stack.errors import HostProblem
 from zluda_stack.models.admission import admit, have
-from zluda_stack.models.digest import Readable, copy_with_sha256
+from zluda_stack.models.digest import Readable, copy_checked
 from zluda_stack.models.layout import Layout, Record, StoredFile, blob_name
 from zluda_stack.models.source import Offer
 from zluda_stack.progress import Progress
@@ -47,18 +47,8 @@ class Receiving:
         """Keep the file, if it is what its hash says. Raises HostProblem, OSError."""
         file, folder = self._places[sha256]
         folder.mkdir(parents=True, exist_ok=True)
-        half = folder / f"{file.name}.copy"
-        half.unlink(missing_ok=True)
-        try:
-            found = copy_with_sha256(source, half, file.size, progress)
-            if found != sha256:
-                raise HostProblem(
-                    f"{file.name} is damaged: expected sha256 {sha256}, got {found}",
-                    "It was not taken. What came before it is kept.",
-                )
-            half.replace(folder / blob_name(sha256))
-        finally:
-            half.unlink(missing_ok=True)
+        target = folder / blob_name(sha256)
+        copy_checked(source, target, sha256, file.size, progress, named=file.name)
 
     def admit(self) -> Iterator[tuple[str, Path]]:
         """Make models of what is whole, and name each. Raises HostProblem for what is not."""
