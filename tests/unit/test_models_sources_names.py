@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from zluda_stack.errors import UsageError
 from zluda_stack.models.choice import choose, quantisation_of
@@ -80,6 +83,20 @@ def test_what_looks_like_a_place_and_is_none_is_told(text: str) -> None:
         parse(text)
     assert caught.value.hint
     assert "secret" not in caught.value.message
+
+
+@given(
+    st.sampled_from(["", "hf:", "hf.co/", "https://", "https://huggingface.co/", "http://"]),
+    st.text(alphabet="aQ4_K-.:/@?#[]%~ \n\0ü", max_size=30),
+)
+def test_anything_typed_is_a_place_a_name_or_a_usage_error(start: str, rest: str) -> None:
+    with contextlib.suppress(UsageError):
+        place = parse(start + rest)
+        if isinstance(place, HubPlace):
+            assert ".." not in place.repository
+            name_of(place.file or "x.gguf")
+        elif isinstance(place, WebPlace):
+            name_of(place.file)
 
 
 def test_the_parts_of_a_split_model_follow_from_one_name() -> None:

@@ -95,18 +95,25 @@ def _find_token(environ: Mapping[str, str]) -> Token | None:
         if value:
             return Token(value, variable)
     file = _token_file(environ)
+    if file is None:
+        return None
     try:
-        value = file.read_text().strip()
-    except (OSError, UnicodeDecodeError):
+        value = file.expanduser().read_text().strip()
+    except (OSError, UnicodeDecodeError, RuntimeError):
         return None
     return Token(value, str(file)) if value else None
 
 
-def _token_file(environ: Mapping[str, str]) -> Path:
-    home = Path(environ.get("HOME") or Path.home())
-    cache = environ.get("XDG_CACHE_HOME") or str(home / ".cache")
-    hub = environ.get("HF_HOME") or f"{cache}/huggingface"
-    return Path(environ.get("HF_TOKEN_PATH") or f"{hub}/token").expanduser()
+def _token_file(environ: Mapping[str, str]) -> Path | None:
+    """Where `hf auth login` writes; None for a user without a home, as in a container."""
+    if environ.get("HF_TOKEN_PATH"):
+        return Path(environ["HF_TOKEN_PATH"])
+    if environ.get("HF_HOME"):
+        return Path(environ["HF_HOME"]) / "token"
+    if environ.get("XDG_CACHE_HOME"):
+        return Path(environ["XDG_CACHE_HOME"]) / "huggingface/token"
+    home = environ.get("HOME")
+    return Path(home) / ".cache/huggingface/token" if home else None
 
 
 class Hub:

@@ -48,7 +48,10 @@ def parse(text: str) -> HubPlace | WebPlace | None:
     Raises UsageError for what looks like a place and is none.
     """
     if text.startswith(("https://", "http://")):
-        return _address(text)
+        try:
+            return _address(text)
+        except ValueError as error:
+            raise UsageError(f"{text} is no URL: {error}", "Such a URL ends in .gguf.") from error
     for prefix in _PREFIXES:
         if text.startswith(prefix):
             return _hub_place(text.removeprefix(prefix), text)
