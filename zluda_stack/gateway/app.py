@@ -104,6 +104,8 @@ class Gateway:
         except ClientGone:
             exchange.outcome = "client gone"
             self._metrics.count_abort(exchange)
+        except RecursionError:  # blocks within blocks: the decoder itself goes deeper than we can
+            await exchange.fail(Fault(400, "the request is nested too deeply"))
         except asyncio.CancelledError:
             await exchange.fail(Fault(503, "the endpoint is shutting down"))
             raise
