@@ -44,3 +44,8 @@ def project() -> Path:
 def images() -> Path:
     """The templates of the images."""
     return project() / "images"
+
+
+def compiled_kernels() -> Path:
+    """What ZLUDA compiled for programs of `run`, normally ~/.cache/zluda-stack/run."""
+    return Path(platformdirs.user_cache_dir(_APP)) / "run"

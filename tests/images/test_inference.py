@@ -77,7 +77,7 @@ def test_the_non_root_user_opens_device_nodes_of_an_odd_group(clone: Clone) -> N
 
 def test_without_a_device_the_service_ends_at_once_with_the_reason(clone: Clone) -> None:
     told = clone.compose("run", "--rm", "--no-deps", "inference")
-    assert told.returncode == 1
+    assert told.returncode == 4
     assert "CUDA_ERROR_NO_DEVICE" in told.stderr + told.stdout
     assert "no CUDA device shows up through ZLUDA" in told.stderr + told.stdout
 
@@ -86,13 +86,13 @@ def test_the_selftest_ends_with_the_reason_too(clone: Clone) -> None:
     clone.use("selftest")
     clone.change({"selftest": {"image": TAG}})
     told = clone.compose("run", "--rm", "selftest")
-    assert told.returncode == 1
+    assert told.returncode == 4
     assert "no CUDA device shows up through ZLUDA" in told.stderr + told.stdout
 
 
 def test_a_program_of_ones_own_runs_by_the_same_entrypoint_only_on_a_device(clone: Clone) -> None:
     told = clone.compose("run", "--rm", "--no-deps", "inference", "true")
-    assert told.returncode == 1
+    assert told.returncode == 4
     assert "no CUDA device shows up through ZLUDA" in told.stderr + told.stdout
 
 
@@ -120,7 +120,7 @@ def test_a_node_that_was_passed_without_its_group_is_named_with_its_gid(
         text=True,
         check=False,
     )
-    assert told.returncode == 1
+    assert told.returncode == 4
     assert "may not open /dev/kfd of gid 148" in told.stderr
     assert "group_add" in told.stderr
 
@@ -129,7 +129,7 @@ def test_without_any_node_the_missing_one_is_named(inference_image: str) -> None
     told = subprocess.run(
         ["docker", "run", "--rm", inference_image], capture_output=True, text=True, check=False
     )
-    assert told.returncode == 1
+    assert told.returncode == 4
     assert "/dev/kfd is not in this container" in told.stderr
 
 

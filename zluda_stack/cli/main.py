@@ -54,6 +54,7 @@ SECTIONS: dict[str, dict[str, Entry]] = {
     },
     "CUDA programs": {
         "check": Entry(f"{_CLI}.check:check", "Say whether a CUDA program will run on ZLUDA."),
+        "run": Entry(f"{_CLI}.run:run", "Run a CUDA program on the GPU, in a container."),
     },
     "Look at it": {
         "status": Entry(f"{_CLI}.stack:status", "Show what runs and whether it answers."),

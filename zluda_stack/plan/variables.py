@@ -5,8 +5,12 @@ Their values are in `Plan.host_environment`; compose/host-env.sh finds them with
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
+
 _WRITTEN_BY = "run compose/host-env.sh on this host, which writes it to compose/.env"
 _RENDERED = "run zluda-stack render on this host, which writes it to compose/.env"
+_VARIABLE = re.compile(r"\$\{(?P<name>\w+):(?P<kind>[-?])(?P<otherwise>[^}]*)\}")
 
 
 def required(name: str) -> str:
@@ -22,3 +26,14 @@ def by_program(name: str) -> str:
 def optional(name: str, default: str = "") -> str:
     """The variable `name`, or `default` where it is empty or not set."""
     return f"${{{name}:-{default}}}"
+
+
+def fill(text: str, values: Mapping[str, str]) -> str:
+    """`text` with its variables replaced as Compose would. Raises KeyError for a required one."""
+
+    def value(match: re.Match[str]) -> str:
+        if match["kind"] == "?":
+            return values[match["name"]]
+        return values.get(match["name"]) or match["otherwise"]
+
+    return _VARIABLE.sub(value, text)

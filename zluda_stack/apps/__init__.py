@@ -1,0 +1,1 @@
+"""Any CUDA program on ZLUDA: what was recorded of a run."""

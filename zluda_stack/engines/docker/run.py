@@ -1,0 +1,142 @@
+"""One container in the foreground: `docker run` with the user's terminal, signals and exit code."""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+from zluda_stack.engines.docker import containers
+from zluda_stack.engines.docker.compose import docker_program
+from zluda_stack.errors import HostProblem
+from zluda_stack.plan.run import Mount, RunPlan
+
+_FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
+_SIGNALLED = 128
+
+
+def command(plan: RunPlan) -> tuple[str, ...]:
+    """The exact `docker run` of `plan`.
+
+    With --init a signal ends a program that does not handle it, as it would outside: the
+    kernel spares the first process of a container.
+    """
+    options = {
+        "--entrypoint": (plan.entrypoint,) if plan.entrypoint else (),
+        "--user": (plan.user,) if plan.user else (),
+        "--userns": ("keep-id",) if plan.keep_id else (),
+        "--group-add": plan.groups,
+        "--device": plan.devices,
+        "--runtime": (plan.runtime,) if plan.runtime else (),
+        "--mount": tuple(map(_mount, plan.mounts)),
+        "--volume": tuple(f"{name}:{target}" for target, name in plan.volumes.items()),
+        "--tmpfs": plan.tmpfs,
+        "--env": tuple(f"{key}={value}" for key, value in plan.environment.items()),
+        "--workdir": (plan.folder,) if plan.folder else (),
+    }
+    return (
+        *("docker", "run", "--rm", "--init", "--pull", "never", "--interactive"),
+        *(("--tty",) if plan.terminal else ()),
+        *("--cap-drop", "ALL", "--security-opt", "no-new-privileges:true"),
+        *(word for name, values in options.items() for value in values for word in (name, value)),
+        plan.image,
+        *plan.command,
+    )
+
+
+def require_image(plan: RunPlan) -> None:
+    """Return when the engine answers and has the image of `plan`. Raises HostProblem."""
+    from docker.errors import DockerException, ImageNotFound
+    from requests import RequestException
+
+    with containers.connect() as client:
+        try:
+            client.images.get(plan.image)
+        except ImageNotFound as error:
+            raise _not_there(plan) from error
+        except (DockerException, RequestException) as error:
+            raise containers.unreachable(error) from error
+
+
+def image_facts(image: str) -> dict[str, object]:
+    """What a report says of `image`: its id, its digests in registries, its labels."""
+    with containers.connect() as client:
+        raw = client.images.get(image).attrs
+    return {
+        "id": raw["Id"],
+        "digests": raw.get("RepoDigests") or [],
+        "labels": raw["Config"].get("Labels") or {},
+    }
+
+
+def replace_this_process(plan: RunPlan) -> None:
+    """Become `docker run`, which hands on signals and ends with the program's exit code.
+
+    Returns never. Raises HostProblem when there is no docker command.
+    """
+    program = docker_program()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os.execv(program, (program, *command(plan)[1:]))  # noqa: S606 -- there is no shell to mind
+
+
+def run(plan: RunPlan) -> int:
+    """Run `plan` to its end; returns its exit code, 128 + n where the signal n ended it.
+
+    Signals that this process gets are handed on. Raises HostProblem when there is no docker
+    command.
+    """
+    line = (docker_program(), *command(plan)[1:])
+    with subprocess.Popen(line) as process, _handing_on_signals(process):
+        return exit_code(process.wait())
+
+
+def exit_code(status: int) -> int:
+    """The status of a process, negative for a signal, as shells spell it."""
+    return status if status >= 0 else _SIGNALLED - status
+
+
+@contextmanager
+def _handing_on_signals(process: subprocess.Popen[bytes]) -> Iterator[None]:
+    """Send `process` what this one is sent; Ctrl-C of a terminal reaches both anyway."""
+
+    def hand_on(number: int, _: FrameType | None) -> None:
+        process.send_signal(number)
+
+    handlers = dict.fromkeys(_FORWARDED, hand_on)
+    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
+    from_terminal = sys.stdin is not None and sys.stdin.isatty()
+    before[signal.SIGINT] = signal.signal(
+        signal.SIGINT, signal.SIG_IGN if from_terminal else hand_on
+    )
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _mount(mount: Mount) -> str:
+    """The value of --mount, which is a line of CSV: paths may hold commas and quotes."""
+    fields = ["type=bind", f"source={mount.source}", f"target={mount.target}"]
+    line = io.StringIO()
+    csv.writer(line, lineterminator="").writerow(fields + ["readonly"] * mount.read_only)
+    return line.getvalue()
+
+
+def _not_there(plan: RunPlan) -> HostProblem:
+    if plan.build is None:
+        return HostProblem(
+            f"the engine has no image {plan.image}", f"`docker pull {plan.image}` fetches it."
+        )
+    return HostProblem(
+        f"the image {plan.image} is not built yet",
+        f"`zluda-stack build --gpu {plan.target} {plan.build}` builds it, and says before what "
+        "that takes; with --registry it is pulled.",
+    )
