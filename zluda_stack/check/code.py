@@ -12,6 +12,7 @@ from zluda_stack.check.gaps import Gap, gap
 from zluda_stack.cuda.ptx_misses import MissKind
 
 _REBUILD = "Rebuild with PTX: -gencode arch=compute_80,code=compute_80."
+_LINKED = "Rebuild without -rdc=true."
 _SKIP = "Nothing, if these kernels are never called; else rebuild without it, or use ROCm."
 _RELOCATABLE = "__nv_relfatbin"
 _OBJECT = "relocatable"
@@ -32,10 +33,15 @@ def code_gaps(facts: FileFacts, compute_capability: int) -> Iterator[Gap]:
         parts = [module for module in facts.ptx if module.section == _RELOCATABLE]
         if parts:
             yield _relocatable(facts, parts)
-        containers = {place: own for place, own in containers.items() if place[0] != _RELOCATABLE}
+            # A part that NVIDIA's tools add for their device run-time is for the newest card only.
+            if all(_is_later(part.architecture, compute_capability) for part in parts):
+                containers_of_parts = {one: own for one, own in containers.items() if _is_part(one)}
+                yield from _wrong_cards(containers_of_parts, compute_capability)
+        containers = {place: own for place, own in containers.items() if not _is_part(place)}
     yield from _wrong_cards(containers, compute_capability)
     yield from _lost_kernels(facts)
     yield from _misses([_chosen(modules) for modules in containers.values()])
+    yield from _uncompiled(facts)
 
 
 def _without_ptx(facts: FileFacts) -> Iterator[Gap]:
@@ -44,7 +50,7 @@ def _without_ptx(facts: FileFacts) -> Iterator[Gap]:
         cards = ", ".join(sorted({cubin.architecture for cubin in code}, key=_card_order))
         text = f"it holds machine code for NVIDIA's cards only ({cards}), which ZLUDA cannot use"
         kernels = tuple(name for cubin in code for name in cubin.kernels or ())
-        yield gap(gaps.NO_PTX, cards, text, _REBUILD, kernels)
+        yield gap(gaps.NO_PTX, cards, text, _REBUILD, used_by=kernels)
     elif facts.other_code:
         text = "its device code is for NVIDIA's link-time optimiser alone"
         yield gap(gaps.OTHER_CODE, "LTO-IR", text, _REBUILD)
@@ -54,6 +60,14 @@ def _unreadable(modules: Sequence[Ptx]) -> Iterator[Gap]:
     for module in modules:
         if module.problem is not None:
             yield gap(gaps.BAD_MODULE, module.name, module.problem, "Copy or download it again.")
+
+
+def _uncompiled(facts: FileFacts) -> Iterator[Gap]:
+    target = facts.compiled_for or ""
+    for one in facts.uncompiled:
+        text = f"{one.module} does not fully compile for {target}: {one.problem}"
+        users = (one.kernels,) if one.kernels else ()
+        yield gap(gaps.NOT_COMPILED, one.module, text, _SKIP, used_by=users, of=target)
 
 
 def _containers(modules: Sequence[Ptx]) -> dict[_Place, list[Ptx]]:
@@ -115,7 +129,7 @@ def _relocatable(facts: FileFacts, parts: Sequence[Ptx]) -> Gap:
     text = f"PTX modules ({len(parts)}) are to be linked when they are loaded"
     text += " (-rdc=true), and ZLUDA takes one of them alone"
     kernels = sorted({name for cubin in facts.cubins for name in cubin.kernels or ()})
-    return gap(gaps.RELOCATABLE, _RELOCATABLE, text, "Rebuild without -rdc=true.", tuple(kernels))
+    return gap(gaps.RELOCATABLE, _RELOCATABLE, text, _LINKED, used_by=tuple(kernels))
 
 
 def _lost_kernels(facts: FileFacts) -> Iterator[Gap]:
@@ -133,7 +147,7 @@ def _lost_kernels(facts: FileFacts) -> Iterator[Gap]:
         total = len(lost) + len(_containers(facts.ptx))
         text = f"in {_of(len(code), total)} there is machine code for NVIDIA's cards and no PTX"
         kernels = tuple(name for cubin in code for name in cubin.kernels or ())
-        yield gap(gaps.LOST_KERNELS, "fat binaries", text, _REBUILD, kernels)
+        yield gap(gaps.LOST_KERNELS, "fat binaries", text, _REBUILD, used_by=kernels)
 
 
 def _misses(modules: Sequence[Ptx]) -> Iterator[Gap]:
@@ -145,14 +159,22 @@ def _misses(modules: Sequence[Ptx]) -> Iterator[Gap]:
         names = tuple(functions)
         if kind is MissKind.OPCODE:
             text = f"the instruction {what} is unknown to ZLUDA, which leaves its kernels out"
-            yield gap(gaps.OPCODE, what, text, _SKIP, names)
+            yield gap(gaps.OPCODE, what, text, _SKIP, used_by=names)
         elif kind is MissKind.FORM:
             text = f"{what} is a form that ZLUDA does not know, and leaves its kernels out"
-            yield gap(gaps.FORM, what, text, _SKIP, names)
+            yield gap(gaps.FORM, what, text, _SKIP, used_by=names)
         else:
             lost = "the module" if kind is MissKind.MODULE_REGISTER else "its kernels"
             text = f"the register {what} is unknown to ZLUDA, which leaves {lost} out"
-            yield gap(gaps.REGISTER, what, text, _SKIP, names)
+            yield gap(gaps.REGISTER, what, text, _SKIP, used_by=names)
+
+
+def _is_part(place: _Place) -> bool:
+    return place[0] == _RELOCATABLE
+
+
+def _is_later(architecture: str, compute_capability: int) -> bool:
+    return _card(architecture)[0] > compute_capability
 
 
 def _card(architecture: str) -> tuple[int, bool]:
@@ -170,4 +192,4 @@ def _dotted(capability: int) -> str:
 
 
 def _of(part: int, whole: int) -> str:
-    return f"{part} of {whole} fat binaries"
+    return "all fat binaries" if part == whole else f"{part} of {whole} fat binaries"

@@ -51,11 +51,20 @@ class Function(Struct, frozen=True, order=True):
     support: Support | None
 
 
+class Uncompiled(Struct, frozen=True):
+    """A PTX module that ZLUDA's compiler does not take as a whole, and the kernels in it."""
+
+    module: str
+    problem: str
+    kernels: str
+
+
 class FileFacts(Struct, frozen=True, kw_only=True):
     """One file. `kind` is that of its ELF header, or ptx, fat binary; `problem` why it is unread.
 
     `opens` are the CUDA libraries that its strings name, `looks_up` the functions among its strings
     that ZLUDA knows of. `other_code` counts entries that only NVIDIA's tools read (link-time IR).
+    `compiled_for` is the gfx target that the PTX was compiled for, `uncompiled` what failed.
     """
 
     name: str
@@ -76,3 +85,5 @@ class FileFacts(Struct, frozen=True, kw_only=True):
     other_code: int = 0
     problem: str | None = None
     unreadable: bool = False
+    compiled_for: str | None = None
+    uncompiled: tuple[Uncompiled, ...] = ()

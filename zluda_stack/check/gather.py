@@ -51,7 +51,8 @@ def gather(sources: Iterable[Source], look: Look, progress: Callable[[str], None
 
 def _look(found: Found, look: Look) -> FileFacts:
     if found.path is None:
-        return FileFacts(name=found.name, bytes=0, problem=found.problem, unreadable=True)
+        unreadable = not found.is_damaged
+        return FileFacts(name=found.name, bytes=0, problem=found.problem, unreadable=unreadable)
     return look(found.path, found.name)
 
 

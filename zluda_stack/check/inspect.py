@@ -12,7 +12,7 @@ from pathlib import Path, PurePosixPath
 from msgspec import Struct, structs
 
 from zluda_stack.catalog.coverage import Coverage
-from zluda_stack.catalog.cuda import CudaLibraries, Role, ZludaCode
+from zluda_stack.catalog.cuda import CudaLibraries, CudaLibrary, Role, ZludaCode
 from zluda_stack.check.facts import Cubin, FileFacts, Function, Ptx
 from zluda_stack.cuda import coverage as covering
 from zluda_stack.cuda import elf, embedded, fatbin, ptx, strings
@@ -26,7 +26,6 @@ _CUDA_MACHINE = "CUDA"
 _HEAD = 1 << 16
 _TARGET = re.compile(rb"\.version\s+(\d+\.\d+)\s+\.target\s+(\w+)")
 _TARGET_LINE = re.compile(rb"\.target[^\n]*\n")
-_ENTRY = re.compile(rb"\.entry\s")
 # cudart tells its user so; the text is in it alone, linked statically or not.
 _CUDART_SAYS = re.compile(rb"CUDA driver version is insufficient for CUDA runtime version")
 _CUDART = "libcudart"
@@ -236,7 +235,7 @@ class _Reader:
             version=found[1].decode() if found else None,
             target=found[2].decode() if found else None,
             bytes=len(text),
-            kernels=len(_ENTRY.findall(text)),
+            kernels=text.count(b".entry "),
             misses=lacks,
             problem=problem,
         )
@@ -317,13 +316,18 @@ def _imports(world: World, found: Elf) -> Iterator[Function]:
     covered = {use.name: use for use in covering.cuda_symbols(world.coverage, found)}
     for symbol in found.imports:
         use = covered.get(symbol.name)
-        if use is not None:
+        by_name = world.libraries.with_function(symbol.name)
+        others = use is None or (use.library is None and not _is_replaced(by_name))
+        if use is not None and not others:
             yield Function(symbol.name, use.library or symbol.library, use.support)
             continue
-        by_name = world.libraries.with_function(symbol.name)
         asked = world.libraries.named(symbol.library) if symbol.library else by_name
         if asked is not None:
             yield Function(symbol.name, symbol.library or f"{asked.files[0]}.so", None)
+
+
+def _is_replaced(library: CudaLibrary | None) -> bool:
+    return library is None or library.role is Role.REPLACED
 
 
 def _looked_up(
@@ -340,9 +344,3 @@ def _looked_up(
                 support = Support.IMPLEMENTED if done else Support.NOT_IMPLEMENTED
                 yield Function(name, library, support)
                 break
-
-
-def replaced(libraries: CudaLibraries, facts: FileFacts) -> bool:
-    """Whether the file is one that ZLUDA brings itself, so that it is never loaded."""
-    library = libraries.named(facts.soname or PurePosixPath(facts.name).name)
-    return library is not None and library.role in {Role.REPLACED, Role.INSIDE}

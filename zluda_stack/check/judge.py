@@ -23,7 +23,7 @@ _WITHOUT = "Nothing, if the program never calls it; else a native ROCm build."
 
 
 class Verdict(str, Enum):
-    """What is to be expected, best last but two; NO_CUDA and REPLACED need nothing of ZLUDA."""
+    """What is to be expected, worst first; REPLACED and NO_CUDA ask nothing of ZLUDA."""
 
     CANNOT = "cannot run"
     UNJUDGED = "cannot be judged"
@@ -73,15 +73,16 @@ def overall(judged: Sequence[Judged], required: Iterable[str]) -> Verdict:
     """The verdict on all files together.
 
     Of a folder, a wheel or an image a part may be left unused, so that one file that cannot run
-    is a gap of the whole; a file in `required`, which the user named, is not.
+    is a gap of the whole, unless no other file holds device code; a file in `required`, which the
+    user named, is not.
     """
-    needed = set(required)
+    named = set(required)
     found = {one.verdict for one in judged}
-    wanted = {one.verdict for one in judged if one.facts.name in needed}
+    wanted = {one.verdict for one in judged if one.facts.name in named}
+    with_code = {one.verdict for one in judged if one.facts.ptx or one.facts.cubins}
     for verdict in (Verdict.CANNOT, Verdict.UNJUDGED):
-        if verdict in wanted:
-            return verdict
-        if verdict in found and not found & {Verdict.GAPS, Verdict.LIKELY}:
+        alone = verdict in found and not with_code & {Verdict.GAPS, Verdict.LIKELY}
+        if verdict in wanted or alone:
             return verdict
     if found & {Verdict.CANNOT, Verdict.UNJUDGED, Verdict.GAPS}:
         return Verdict.GAPS
@@ -148,7 +149,7 @@ def _function_gaps(basis: Basis, facts: FileFacts) -> Iterator[Gap]:
     for use in used:
         if use.support is Support.NOT_IMPLEMENTED and use.library not in empty:
             text = f"{use.name} of {use.library} is not implemented: it returns an error"
-            yield gap(gaps.NOT_IMPLEMENTED, use.name, text, _WITHOUT)
+            yield gap(gaps.NOT_IMPLEMENTED, use.name, text, _WITHOUT, of=use.library or "")
         elif use.support is Support.UNKNOWN:
             text = f"{use.name} is not exported by ZLUDA: the program stops where it is bound"
             yield gap(gaps.NOT_EXPORTED, use.name, text, _NATIVE)

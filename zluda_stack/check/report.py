@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
-from zluda_stack.check.closure import Need
+from zluda_stack.check.closure import INSIDE, Need
 from zluda_stack.check.facts import Cubin, Function, Ptx
-from zluda_stack.check.gaps import Gap, Severity
+from zluda_stack.check.gaps import RULES, Gap, Severity
 from zluda_stack.check.judge import Judged, Verdict
 from zluda_stack.errors import ExitCode
 
@@ -22,6 +22,8 @@ EXIT_CODES = {
     Verdict.NO_CUDA: ExitCode.OK,
 }
 _MOST_USERS = 3
+_MOST_ALIKE = 3
+_MOST_SUBJECTS = 6
 _LONGEST_NAME = 100
 
 
@@ -42,6 +44,7 @@ class FileReport(Struct, frozen=True, kw_only=True):
     static_cudart: bool
     needs: tuple[Need, ...]
     problem: str | None
+    compiled_for: str | None
 
 
 class Report(Struct, frozen=True, kw_only=True):
@@ -102,7 +105,14 @@ def _file(one: Judged) -> FileReport:
         static_cudart=facts.static_cudart,
         needs=one.needs,
         problem=facts.problem,
+        compiled_for=facts.compiled_for,
     )
+
+
+def archive_of(name: str) -> str:
+    """The archive or image that a file is in, with the mark behind it; empty for other files."""
+    archive, mark, _ = name.rpartition(INSIDE)
+    return archive + mark
 
 
 def code_cells(file: FileReport) -> tuple[str, str, str]:
@@ -122,6 +132,29 @@ def _architectures(names: Iterable[str]) -> str:
     order = sorted(counts, key=lambda name: (len(name), name))
     shown = " ".join(name.removeprefix("sm_") for name in order)
     return f"{sum(counts.values())} ({shown})"
+
+
+def folded(found: Sequence[Gap]) -> Iterator[Gap]:
+    """The gaps as people want them: many of one kind as one."""
+    rules = {rule.id: rule for rule in RULES}
+    groups: dict[tuple[str, str, str], list[Gap]] = {}
+    for one in found:
+        groups.setdefault((one.id, one.of, one.fix), []).append(one)
+    for group in groups.values():
+        many = rules[group[0].id].many
+        if len(group) <= _MOST_ALIKE or not many:
+            yield from group
+            continue
+        subjects = [one.subject for one in group]
+        listed = ", ".join(subjects[:_MOST_SUBJECTS])
+        more = len(subjects) - _MOST_SUBJECTS
+        text = f"{many.format(n=len(group), of=group[0].of)}: {listed}"
+        users = dict.fromkeys(name for one in group for name in one.used_by)
+        yield structs.replace(
+            group[0],
+            text=text + (f" and {more} more" if more > 0 else ""),
+            used_by=tuple(users),
+        )
 
 
 def gap_lines(one: Gap) -> Iterator[str]:

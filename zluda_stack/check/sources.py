@@ -20,7 +20,7 @@ from zluda_stack.check.closure import INSIDE
 from zluda_stack.check.inspect import is_candidate
 from zluda_stack.errors import HostProblem, UsageError
 
-_HEAD = 4096
+HEAD = 4096
 _BLOCK = 1 << 20
 _ARCHIVES = (".whl", ".zip")
 # Extraction leaves this much of the disk alone.
@@ -31,13 +31,16 @@ _BROKEN_ZIP = (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, NotImplem
 class Found:
     """One program or library, at `path` for as long as the source yields it.
 
-    `problem` says why there is none.
+    `problem` says why there is none; it is the host's fault or, when `is_damaged`, the file's.
     """
 
-    def __init__(self, name: str, path: Path | None, problem: str = "") -> None:
+    def __init__(
+        self, name: str, path: Path | None, problem: str = "", *, is_damaged: bool = False
+    ) -> None:
         self.name = name
         self.path = path
         self.problem = problem
+        self.is_damaged = is_damaged
 
 
 class Source(Protocol):
@@ -139,14 +142,14 @@ class Wheel:
         name = f"{self.name}{INSIDE}{member.filename}"
         try:
             with archive.open(member) as stream:
-                start = stream.read(_HEAD)
+                start = stream.read(HEAD)
                 if not is_candidate(start, name):
                     return
                 unpack(start, stream, path, member.file_size)
         except HostProblem as error:
             yield Found(name, None, error.message)
         except _BROKEN_ZIP as error:
-            yield Found(name, None, f"it cannot be unpacked: {error}")
+            yield Found(name, None, f"it cannot be unpacked: {error}", is_damaged=True)
         else:
             yield Found(name, path)
         finally:
@@ -187,7 +190,7 @@ def local(name: str) -> Source:
 def _if_candidate(name: str) -> Iterator[Found]:
     try:
         with Path(name).open("rb") as handle:
-            start = handle.read(_HEAD)
+            start = handle.read(HEAD)
     except OSError as error:
         if _looks_like_a_program(name):
             yield Found(name, None, f"cannot read it: {error.strerror}")

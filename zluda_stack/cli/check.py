@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import time
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from zluda_stack.cli import output
+from zluda_stack.cli import context, output
 from zluda_stack.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from zluda_stack.check.facts import FileFacts
     from zluda_stack.check.gather import Look
     from zluda_stack.check.inspect import World
     from zluda_stack.check.report import FileReport, Report
@@ -33,35 +36,83 @@ _SECONDS_BETWEEN_LINES = 2.0
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...")
 @click.option("--python", metavar="FILE", help="The interpreter whose packages are meant.")
 @click.option("--zluda-cc", metavar="N.N", help="The ZLUDA_CC that the program will be given.")
+@click.option("--deep", is_flag=True, help="Compile all PTX with ZLUDA's compiler, for --gpu.")
+@click.option("--gpu", metavar="TEXT", help="With --deep: the card to compile for.")
+@click.option(
+    "--zoc",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="With --deep: the compiler; without, that of the image of `zluda-stack build zluda`.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
+@click.option("--sarif", "as_sarif", is_flag=True, help="Print the gaps as SARIF 2.1.0.")
 @click.pass_context
 def check(
     ctx: click.Context,
     paths: tuple[str, ...],
+    *,
     python: str | None,
     zluda_cc: str | None,
-    *,
+    gpu: str | None,
+    zoc: Path | None,
+    deep: bool,
     as_json: bool,
+    as_sarif: bool,
 ) -> None:
     """Say whether CUDA programs will run on ZLUDA, without a GPU and without CUDA.
 
-    PATH is a program, a library, a folder, a wheel, or the name of an installed Python package.
-    Nothing of it is run. The exit code is 0 when it will likely run, 6 when it may run with
-    gaps, 3 when it cannot.
+    PATH is a program, a library, a folder, a wheel, the name of an installed Python package, or
+    a local image (image:NAME). Nothing of it is run. The exit code is 0 when it will likely run,
+    6 when it may run with gaps, 3 when it cannot.
     """
     from zluda_stack.catalog import coverage, cuda
     from zluda_stack.check.inspect import World, inspect
 
+    if as_json and as_sarif:
+        raise UsageError("--json and --sarif are two forms of one output", "Choose one of them.")
+    if deep != (gpu is not None) or (zoc is not None and not deep):
+        raise UsageError(
+            "--deep compiles for a card, and the other two are for it alone",
+            "Give --deep and --gpu together, such as `--deep --gpu gfx1100`.",
+        )
     code = cuda.zluda_code()
     capability = _capability(zluda_cc or code.compute_capability)
     world = World.of(coverage.load(), cuda.cuda_libraries(), code)
     sources = [_source(path, python) for path in paths]
-    found = _report(world, sources, capability, lambda path, name: inspect(world, path, name))
+    with ExitStack() as stack:
+
+        def look(path: Path, name: str) -> FileFacts:
+            return inspect(world, path, name)
+
+        chosen = look if gpu is None else _deep(stack, look, gpu, zoc)
+        found = _report(world, sources, capability, chosen)
+    _tell(found, as_json=as_json, as_sarif=as_sarif)
+    ctx.exit(found.exit_code)
+
+
+def _deep(stack: ExitStack, look: Look, gpu: str, zoc: Path | None) -> Look:
+    """`look`, and then the compiler, which is kept until `stack` is left."""
+    from zluda_stack.check import deep
+    from zluda_stack.check.zoc import compiler, target
+
+    catalog = context.catalog()
+    made = deep.Compiler(
+        target=target(catalog, gpu),
+        command=deep.options([str(stack.enter_context(compiler(zoc, catalog)))]),
+        jobs=len(os.sched_getaffinity(0)),
+    )
+    return lambda path, name: deep.compiled(made, path, look(path, name), output.note)
+
+
+def _tell(found: Report, *, as_json: bool, as_sarif: bool) -> None:
     if as_json:
         output.print_json(found)
+    elif as_sarif:
+        from zluda_stack.check.sarif import sarif
+
+        output.print_json(sarif(found))
     else:
         _print(found)
-    ctx.exit(found.exit_code)
 
 
 def _capability(text: str) -> int:
@@ -74,20 +125,28 @@ def _capability(text: str) -> int:
 
 
 def _source(path: str, python: str | None) -> Source:
-    """What `path` means: something on the disk, else an installed package."""
-    from zluda_stack.check import package, sources
+    """What `path` means: something on the disk, an installed package, a local image.
+
+    A name with a tag or a digest, which no package has, is an image.
+    """
+    from zluda_stack.check import image, package, sources
 
     if path == "":
         raise UsageError("a path is empty", "The current folder is `.`.")
     if "\0" in path:
         raise UsageError("a path holds a zero byte", "Check the path.")
-    if Path(path).exists() or Path(path).is_symlink() or "/" in path:
+    if path.startswith(image.PREFIX):
+        return image.Image(path.removeprefix(image.PREFIX))
+    if Path(path).exists() or Path(path).is_symlink() or path.startswith((".", "/", "~")):
         return sources.local(path)
-    found = package.installed(path, python)
+    if ":" in path or "@" in path:
+        return image.Image(path)
+    found = None if "/" in path else package.installed(path, python)
     if found is None:
         raise UsageError(
             f"there is no file and no installed package {path}",
-            "Name a file, a folder or a wheel, or the interpreter of the package with --python.",
+            "Name a file, a folder or a wheel, or the interpreter of the package with --python; "
+            f"a local image is image:{path}.",
         )
     return found
 
@@ -136,26 +195,35 @@ def _teller() -> Callable[[str], None]:
 
 
 def _print(found: Report) -> None:
-    from zluda_stack.check.report import code_cells
+    from zluda_stack.check.report import archive_of, code_cells
 
-    rows = [(_shown(file.file), file.verdict.value, *code_cells(file)) for file in found.files]
-    if rows:
-        output.table(_COLUMNS, rows)
-    for file in found.files:
-        _print_gaps(file)
+    archives = list(dict.fromkeys(archive_of(file.file) for file in found.files))
+    for archive in archives:
+        files = [file for file in found.files if archive_of(file.file) == archive]
+        if archive:
+            output.heading(f"{_shown(archive)}:")
+        names = [_shown(file.file.removeprefix(archive)) for file in files]
+        rows = zip(names, files, strict=True)
+        output.table(
+            _COLUMNS, [(name, file.verdict.value, *code_cells(file)) for name, file in rows]
+        )
+        for name, file in zip(names, files, strict=True):
+            _print_gaps(name, file)
     if found.without_cuda:
         output.say(f"\n{found.without_cuda} more without CUDA.")
     verdict = output.styled(found.verdict.value, _HUES.get(found.verdict.value, "white"))
     output.say(f"\nOn ZLUDA {found.zluda_commit[:8]}: {verdict}.")
 
 
-def _print_gaps(file: FileReport) -> None:
-    from zluda_stack.check.report import gap_lines
+def _print_gaps(name: str, file: FileReport) -> None:
+    from zluda_stack.check.report import folded, gap_lines
 
+    if file.verdict.value == "replaced by ZLUDA":
+        return  # the table says so
     if file.gaps:
         output.say()
-        output.heading(_shown(file.file))
-    for one in file.gaps:
+        output.heading(name)
+    for one in folded(file.gaps):
         for line in gap_lines(one):
             output.say(f"  {_shown(line)}")
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from enum import Enum
+from mmap import MADV_DONTNEED
 from pathlib import Path
 from struct import Struct as Layout
 from typing import TYPE_CHECKING, NamedTuple
@@ -44,6 +45,8 @@ _FAMILY_SPECIFIC = 0x200000
 _MOST_LZ4_RATIO = 255
 _MOST_BYTES = 256 << 20
 _LZ4_HEADROOM = 64
+# A look at a header brings 64 KiB of the file into memory, which is to be given back now and then.
+_FORGOTTEN_AFTER = 64
 
 
 class CodeKind(str, Enum):
@@ -149,6 +152,8 @@ def _entries(path: Path, data: mmap, section: elf.Section) -> Iterator[Entry]:
     position = data.find(MAGIC, section.offset, end)
     container = 0
     while position >= 0:
+        if container % _FORGOTTEN_AFTER == 0:
+            data.madvise(MADV_DONTNEED)
         container += 1
         place = f"fat binary {container} of {section.name or 'the file'}"
         if end - position < _CONTAINER.size:

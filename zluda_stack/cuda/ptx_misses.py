@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from enum import Enum
 
 from msgspec import Struct
@@ -18,10 +18,15 @@ from zluda_stack.catalog.coverage import Coverage
 from zluda_stack.catalog.cuda import ZludaCode
 
 # All other instructions have a modifier, and so a dot (PTX ISA, "Instruction Set").
-_UNMODIFIED = rb"brkpt|pmevent"
+_UNMODIFIED = frozenset({b"brkpt", b"pmevent"})
 _NAME = r"[A-Za-z_$%][\w$]*"
-_HEAD = re.compile(rf"\.(?:entry|func)\s+(?:\([^)]*\)\s*)?({_NAME})".encode())
-_COMMENT = re.compile(rb'//[^\n]*|/\*.*?(?:\*/|\Z)|("(?:[^"\\\n]|\\.)*"?)', re.DOTALL)
+# Two patterns that begin with plain letters are found faster than one that does not.
+_HEADS = tuple(
+    re.compile(rf"\.{kind}\s+(?:\([^)]*\)\s*)?({_NAME})".encode()) for kind in ("entry", "func")
+)
+_BLOCK_COMMENT = re.compile(rb"/\*.*?(?:\*/|\Z)", re.DOTALL)
+_STRING = re.compile(rb'"(?:[^"\\\n]|\\.)*"')
+_LINE_COMMENT = re.compile(rb"//[^\n]*")
 # What operands and directives begin with, and instructions do not.
 _OPERAND = (
     b"%",
@@ -46,8 +51,10 @@ _INSTRUCTION_GOES_ON = re.compile(rb"[\w$]|[.:]+\w")
 _STATEMENT_ENDS = re.compile(
     rb"(?:\A|[;{}]|[\w$]\s*:|@\s*!?\s*[\w$%]+|\.(?:loc|file)\s[^;{}]*)\s*\Z"
 )
-_LONGEST_LOOK_BACK = 256
-_NUMBER = re.compile(r"\d+(_64)?$")
+_LONGEST_LOOK_BACK = 1024
+_NUMBER = re.compile(rb"\d+(_64)?$")
+_WORD = re.compile(rb"(?:^|(?<=[;{}])|(?<=\w:)(?!:))[a-z]\w*(?:\.[\w.:]+)?|%[a-z_]\w*")
+_BLOCK = 4 << 20
 
 
 class MissKind(str, Enum):
@@ -70,46 +77,44 @@ class Miss(Struct, frozen=True, order=True):
 class Known(Struct, frozen=True):
     """What ZLUDA takes, made ready for looking at many modules."""
 
-    opcodes: frozenset[str]
-    forms: dict[str, frozenset[str]]
-    left_out: frozenset[str]
-    refused: frozenset[str]
+    opcodes: frozenset[bytes]
+    forms: dict[bytes, frozenset[bytes]]
+    left_out: frozenset[bytes]
+    refused: frozenset[bytes]
     registers: tuple[bytes, ...]
-    candidate: re.Pattern[bytes]
 
     @classmethod
     def of(cls, coverage: Coverage, code: ZludaCode) -> Known:
         """The same from the catalogue."""
-        opcodes = "|".join(sorted(coverage.ptx_opcodes_parsed - code.forms.keys())).encode()
         registers = code.special_registers
-        names = registers.leaves_out_kernel | registers.refuses_module
-        special = "|".join(sorted(names, key=len, reverse=True)).encode()
-        known_forms = (form for forms in code.forms.values() for form in forms)
-        forms = "|".join(map(re.escape, known_forms)).encode()
-        pattern = (
-            rb"(?:(?:^|(?<=[;{}])|(?<=\w:)(?!:))(?!(?:" + opcodes + rb"|" + forms + rb")(?![\w$]))"
-            rb"(?:[a-z]\w*\.[a-z][\w.:]*|(?:" + _UNMODIFIED + rb")\b)"
-            rb"|%(?:" + special + rb")\d*(?:_64)?(?![\w$]))"
-        )
+        left_out, refused = _raw(registers.leaves_out_kernel), _raw(registers.refuses_module)
         return cls(
-            opcodes=coverage.ptx_opcodes_parsed,
-            forms=code.forms,
-            left_out=registers.leaves_out_kernel,
-            refused=registers.refuses_module,
-            registers=tuple(f"%{name}".encode() for name in sorted(names)),
-            candidate=re.compile(pattern, re.MULTILINE),
+            opcodes=_raw(coverage.ptx_opcodes_parsed),
+            forms={opcode.encode(): _raw(forms) for opcode, forms in code.forms.items()},
+            left_out=left_out,
+            refused=refused,
+            registers=tuple(b"%" + name for name in sorted(left_out | refused)),
         )
 
-    def meaning(self, word: str) -> tuple[str, MissKind]:
-        """What a candidate is told as: an opcode, a whole instruction, or a register."""
-        if word.startswith("%"):
-            name = word[1:]
-            refused = name in self.refused
-            plain = name if refused or name in self.left_out else _NUMBER.sub("", name)
-            refused = refused or plain in self.refused
-            return f"%{plain}", MissKind.MODULE_REGISTER if refused else MissKind.REGISTER
-        opcode = word.partition(".")[0]
-        return (word, MissKind.FORM) if opcode in self.forms else (opcode, MissKind.OPCODE)
+    def miss(self, word: bytes) -> tuple[str, MissKind] | None:
+        """What is not known of an instruction or a register; None when it is known."""
+        if word.startswith(b"%"):
+            return self._register(word[1:])
+        opcode, dot, _ = word.partition(b".")
+        if opcode in self.forms:
+            known = word in self.forms[opcode]
+            return None if known else (word.decode(), MissKind.FORM)
+        if opcode in self.opcodes or not (dot or opcode in _UNMODIFIED):
+            return None
+        return opcode.decode(), MissKind.OPCODE
+
+    def _register(self, name: bytes) -> tuple[str, MissKind] | None:
+        for one in (name, _NUMBER.sub(b"", name)):
+            if one in self.refused:
+                return f"%{one.decode()}", MissKind.MODULE_REGISTER
+            if one in self.left_out:
+                return f"%{one.decode()}", MissKind.REGISTER
+        return None
 
 
 def misses(known: Known, text: bytes) -> tuple[Miss, ...]:
@@ -117,32 +122,48 @@ def misses(known: Known, text: bytes) -> tuple[Miss, ...]:
 
     Nothing found does not mean that it takes everything: only the compiler knows all modifiers.
     """
-    words = _suspects(known, set(text.split()))
-    if not words:
+    suspects = _suspects(known, text)
+    if not suspects:
         return ()
-    visible = _COMMENT.sub(_blank, text)
-    places = _Places(visible)
+    places = _Places(_BLOCK_COMMENT.sub(b" ", text) if b"/*" in text else text)
     found: defaultdict[tuple[str, MissKind], dict[str, None]] = defaultdict(dict)
-    for word in sorted(words):
-        what, kind = known.meaning(word.decode())
+    for word, (what, kind) in sorted(suspects.items()):
         starts = kind in {MissKind.OPCODE, MissKind.FORM}
         found[what, kind].update(dict.fromkeys(places.users(word, starts_statement=starts)))
     return tuple(sorted(Miss(*key, tuple(users)) for key, users in found.items() if users))
 
 
-def _suspects(known: Known, tokens: set[bytes]) -> set[bytes]:
-    """The words in `tokens` that may be something that ZLUDA does not take.
+def _suspects(known: Known, text: bytes) -> dict[bytes, tuple[str, MissKind]]:
+    """The words that may be something that ZLUDA does not take, with what that is.
 
-    Nearly all tokens are operands or known instructions, which the first two tests sort out fast.
+    Nearly all words of a module are operands, which the first tests sort out fast.
     """
-    joined = b"\n".join(
-        token
-        for token in tokens
-        if not token.startswith(_OPERAND)
-        or token.startswith(known.registers)
-        or token.find(b";", 0, -1) >= 0
-    )
-    return set(known.candidate.findall(joined))
+    found: dict[bytes, tuple[str, MissKind]] = {}
+    for token in _tokens(text):
+        operand = token.startswith(_OPERAND) and token.find(b";", 0, -1) < 0
+        if operand and not token.startswith(known.registers):
+            continue
+        for word in _WORD.findall(token):
+            miss = known.miss(word)
+            if miss is not None:
+                found[word] = miss
+    return found
+
+
+def _tokens(text: bytes) -> set[bytes]:
+    """What stands between spaces, each once; read in blocks, which bounds the memory."""
+    found: set[bytes] = set()
+    start = 0
+    while start < len(text):
+        end = text.find(b"\n", start + _BLOCK)
+        end = len(text) if end < 0 else end
+        found.update(text[start:end].split())
+        start = end
+    return found
+
+
+def _raw(names: Iterable[str]) -> frozenset[bytes]:
+    return frozenset(name.encode() for name in names)
 
 
 class _Places:
@@ -150,9 +171,11 @@ class _Places:
 
     def __init__(self, text: bytes) -> None:
         self._text = text
-        heads = [
-            (found.start(), found[1].decode(errors="replace")) for found in _HEAD.finditer(text)
-        ]
+        heads = sorted(
+            (found.start(), found[1].decode(errors="replace"))
+            for pattern in _HEADS
+            for found in pattern.finditer(text)
+        )
         self._starts = [start for start, _ in heads]
         self._names = [name for _, name in heads]
 
@@ -170,13 +193,20 @@ class _Places:
             position = self._text.find(word, end)
 
     def _is_whole(self, start: int, end: int, *, starts_statement: bool) -> bool:
-        if not starts_statement:
-            return _NAME_GOES_ON.match(self._text, end) is None
-        before = self._text[max(0, start - _LONGEST_LOOK_BACK) : start]
-        if _INSTRUCTION_GOES_ON.match(self._text, end):
+        """Whether that is the whole word, and neither in a comment nor in a string."""
+        goes_on = _INSTRUCTION_GOES_ON if starts_statement else _NAME_GOES_ON
+        if goes_on.match(self._text, end):
             return False
-        return _STATEMENT_ENDS.search(before) is not None
+        line = self._text[self._text.rfind(b"\n", 0, start) + 1 : start]
+        bare = _STRING.sub(b"", line)
+        if b"//" in bare or b'"' in bare:
+            return False
+        return not starts_statement or self._follows_statement(start, bare)
 
-
-def _blank(found: re.Match[bytes]) -> bytes:
-    return b'""' if found[1] is not None else b" "
+    def _follows_statement(self, start: int, line: bytes) -> bool:
+        """Whether an instruction may begin here, behind the beginning of its `line`."""
+        if line.strip():
+            return _STATEMENT_ENDS.search(line) is not None
+        window = self._text[max(0, start - _LONGEST_LOOK_BACK) : start]
+        _, _, whole_lines = window.partition(b"\n")
+        return _STATEMENT_ENDS.search(_LINE_COMMENT.sub(b"", whole_lines)) is not None
