@@ -11,22 +11,27 @@ import subprocess
 import sys
 import tarfile
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, nullcontext
 from functools import cache
 from pathlib import Path
 
 import msgspec
 import pytest
+from docker.errors import ImageNotFound
 from msgspec import structs
 
+from tests.unit.command_line import run, settle
+from tests.unit.fetched import CONTENT
 from tests.unit.planning import host, plan_for
+from zluda_stack import paths
 from zluda_stack.bundle import contents as made
 from zluda_stack.bundle import instructions
 from zluda_stack.bundle.archive import Ingredient, write
 from zluda_stack.bundle.loading import load_models, require_machine, write_project
 from zluda_stack.bundle.manifest import BundledImage, Manifest, Member, encode, interpreter
 from zluda_stack.bundle.reader import Bundle, open_bundle
-from zluda_stack.errors import HostProblem, PlanRefused, StackError, UsageError
+from zluda_stack.engines.docker import containers
+from zluda_stack.errors import ExitCode, HostProblem, PlanRefused, StackError, UsageError
 from zluda_stack.models.layout import Record, StoredFile
 from zluda_stack.models.store import Store
 from zluda_stack.plan.types import Plan
@@ -361,3 +366,59 @@ def test_a_manifest_says_how_large_the_bundle_is(bundle: Path) -> None:
     manifest = open_bundle(bundle).manifest
     assert sum(map(len, FILES.values())) < manifest.size < bundle.stat().st_size
     assert encode(manifest).startswith(b"{")
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A user in an empty project, with the models of FILES in the store."""
+    project = settle(tmp_path / "user", monkeypatch)
+    monkeypatch.chdir(project)
+    store_with(paths.model_store())
+    return project
+
+
+def test_a_user_saves_shows_and_loads(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own = CONTENT
+    store_with(paths.model_store(), {"mine.gguf": own})
+    wished = ("--model", "mine", "--include", "models", "--engine", "embedded")
+    saved = run("bundle", "save", "-o", "all.tar", *wished)
+    assert saved.code == ExitCode.OK, saved.err
+    told = "up --offline --engine embedded --model mine"
+    assert told in saved.out
+    assert told in run("bundle", "show", "all.tar").out
+    assert run("bundle", "show", "all.tar", "--json").json["models"][0]["name"] == "mine"
+    monkeypatch.setenv("XDG_DATA_HOME", str(home / "elsewhere"))
+    assert run("bundle", "load", "all.tar", "--dry-run").code == ExitCode.OK
+    assert Store(paths.model_store()).find("mine") is None
+    loaded = run("bundle", "load", "all.tar")
+    assert (loaded.code, "model mine: loaded" in loaded.out) == (ExitCode.OK, True), loaded.err
+    assert content(Store(paths.model_store()), "mine") == own
+
+
+def test_a_file_of_the_users_has_to_be_taken_into_the_store(home: Path) -> None:
+    (home / "mine.gguf").write_bytes(CONTENT)
+    (home / "zluda-stack.yml").write_text("model: ./mine.gguf\n")
+    done = run("bundle", "save", "-o", "all.tar", "--engine", "embedded")
+    assert (done.code, "models import" in done.err) == (ExitCode.USAGE, True)
+
+
+class FakeEngineWithoutImages:
+    """The part of a Docker client that says which images there are: none."""
+
+    def __init__(self) -> None:
+        self.images = self
+
+    def get(self, tag: str) -> None:
+        raise ImageNotFound(tag)
+
+
+def test_images_that_were_not_built_are_named_with_the_command(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(containers, "connect", lambda: nullcontext(FakeEngineWithoutImages()))
+    wished = ("--engine", "docker", "--gpu", "none")
+    done = run("bundle", "save", "-o", "all.tar", "--include", "images", *wished)
+    assert done.code == ExitCode.HOST
+    assert "llama-cpu" in done.err
+    assert "build --engine docker --gpu none" in done.err
+    assert not (home / "all.tar").exists()

@@ -16,6 +16,7 @@ from zluda_stack.cli import context, output
 from zluda_stack.cli.model_names import complete_model
 from zluda_stack.cli.options import dry_run_option, json_option, settings_options
 from zluda_stack.errors import HostProblem, Interrupted, UsageError
+from zluda_stack.program import as_typed
 from zluda_stack.units import megabytes
 
 if TYPE_CHECKING:
@@ -152,7 +153,8 @@ def load(
     if not loaded and not written:
         output.say(f"{file} holds nothing of that.")
         return
-    output.say(f"`{shlex.join((_program(), 'up', '--offline', *found.manifest.up))}` starts it.")
+    up = shlex.join(("zluda-stack", "up", "--offline", *found.manifest.up))
+    output.say(as_typed(f"`{up}` starts it."))
 
 
 @bundle.command()
@@ -183,9 +185,10 @@ def _own_model(plan: Plan, parts: Sequence[str]) -> tuple[str, ...]:
     """The model that `up` takes. Raises UsageError for a file, which no store has a name for."""
     if "models" not in parts:
         return ()
-    if plan.model.path is not None and plan.model.catalogued is None:
+    path = plan.model.path
+    if path is not None and not Path(path).is_relative_to(paths.model_store()):
         raise UsageError(
-            f"{plan.model.path} is a file of yours, and not a model of the store",
+            f"{path} is a file of yours, and not a model of the store",
             "`zluda-stack models import FILE` takes it in; or copy the file beside the bundle.",
         )
     return (plan.model.name,)
@@ -326,8 +329,3 @@ def _say_saved(out: Path, manifest: Manifest) -> None:
     for line in commands(manifest, out.name):
         output.say(f"  {line}")
 
-
-def _program() -> str:
-    from zluda_stack.program import program
-
-    return program()
