@@ -25,6 +25,7 @@ from zluda_stack.engines.docker import containers
 from zluda_stack.engines.docker.engine import DockerEngine
 from zluda_stack.engines.docker.supply import provide, survey
 from zluda_stack.host.probe import probe
+from zluda_stack.models.store import Store
 from zluda_stack.plan.resolve import require_runnable, resolve
 from zluda_stack.plan.types import Plan
 from zluda_stack.progress import Silent
@@ -133,6 +134,22 @@ def test_the_same_stack_speaks_https_and_keeps_prompts_when_it_is_told_to(
     docker("cp", f"{endpoint}:/capture", str(tmp_path / "kept"))
     kept = b"".join(path.read_bytes() for path in (tmp_path / "kept").glob("*.request"))
     assert b"Say hello" in kept
+
+
+def test_a_model_of_the_users_store_is_given_to_the_stack_without_any_network(
+    plan: Plan, standin: str
+) -> None:
+    engine = DockerEngine()
+    engine.down(_NAME, Silent(), volumes=True)
+    assert plan.model.catalogued is not None
+    Store(paths.model_store()).ensure(plan.model.catalogued, Silent())
+
+    offline = _plan(standin, plan.endpoint.port, offline=True)
+
+    assert engine.up(offline, Silent()).healthy
+    fetcher = docker("logs", f"zluda-stack-{_NAME}-model-1")
+    assert "is ready" in fetcher
+    assert "download" not in fetcher
 
 
 @pytest.mark.usefixtures("plan")

@@ -50,6 +50,4 @@ def _is_here(plan: Plan) -> bool:
     if before is not None and before.model.catalogued == plan.model.catalogued:
         return True
     model = plan.model.catalogued
-    if plan.engine != "embedded" or model is None:
-        return False
-    return Store(paths.model_store()).get(model) is not None
+    return model is not None and Store(paths.model_store()).get(model) is not None

@@ -36,6 +36,7 @@ _PART = re.compile(r"(?P<stem>.*)-00001-of-(?P<count>[0-9]{5})\.gguf")
 # The group of the images' own user (images/_macros/user.j2).
 _OWN_GID = "10001"
 _SERVER = "inference"
+FETCHER = "model"
 # What the host's .env calls a card, by the way in which it is passed.
 _NAMES: dict[Way, str] = {
     "devices": "HOST_RENDER_NODE",
@@ -170,19 +171,21 @@ def _with_store(server: Service) -> Service:
     return structs.replace(
         server,
         volumes=("models:/models:ro", *server.volumes),
-        depends_on={"model": "service_completed_successfully"},
+        depends_on={FETCHER: "service_completed_successfully"},
     )
 
 
 def _model_service(image: ImagePlan, model: ModelPlan) -> Service:
     return Service(
-        name="model",
+        name=FETCHER,
         image=image.tag,
         build=image.name,
         command=(
             *("python", "-m", "zluda_stack", "models", "pull"),
             optional("ZLUDA_STACK_MODEL", model.name),
         ),
+        # A mirror. A model that asks for a token is fetched into the user's store first.
+        environment={"HF_ENDPOINT": optional("HF_ENDPOINT")},
         volumes=("models:/models",),
         tmpfs=_WRITABLE,
         one_shot=True,

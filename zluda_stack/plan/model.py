@@ -72,8 +72,7 @@ def choose_model(
         named = _find(facts, catalog, settings.model or catalog.defaults.model)
         unknown = bool(gpus) and room is None
         choice = _as_wished(configured, catalog, named, room, words.default(unknown_memory=unknown))
-    here = not gpus and named.name in facts.models_ready  # containers have a store of their own
-    download = () if here else download_of(named.catalogued)
+    download = () if named.name in facts.models_ready else download_of(named.catalogued)
     return structs.replace(choice, decisions=choice.decisions + download)
 
 
