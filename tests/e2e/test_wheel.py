@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import tarfile
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -90,3 +91,24 @@ def test_the_sdist_holds_what_the_two_commands_need(built: Path) -> None:
     assert {"Makefile", "README.md", "requirements/run.txt", "requirements/dev.txt"} <= names
     assert any(name.startswith("tests/unit/") for name in names)
     assert any(name.startswith("images/zluda/") for name in names)
+
+
+def test_the_installed_program_makes_the_wheel_again_that_it_came_in(
+    installed: Path, built: Path, tmp_path: Path
+) -> None:
+    make = "import sys, pathlib; from zluda_stack.bundle import wheels; "
+    make += "wheels.own_wheel(pathlib.Path(sys.argv[1]))"
+    subprocess.run(
+        [sys.executable, "-c", make, str(tmp_path)],
+        cwd=tmp_path,
+        env={"PYTHONPATH": str(installed)},
+        check=True,
+    )
+    assert contents(next(tmp_path.glob("*.whl"))) == contents(next(built.glob("*.whl")))
+
+
+def contents(wheel: Path) -> dict[str, bytes]:
+    """The files of a wheel but for its RECORD, whose order is free."""
+    with zipfile.ZipFile(wheel) as archive:
+        names = (name for name in archive.namelist() if not name.endswith("/RECORD"))
+        return {name: archive.read(name) for name in names}

@@ -130,6 +130,7 @@ def test_up_and_pull_stop_before_anything_starts(
     assert run("models", "pull", DEFAULT).code == ExitCode.HOST
     assert run("models", "pull", DEFAULT, "--from", "https://store.invalid").code == ExitCode.HOST
     assert run("lock", "--check").code == ExitCode.USAGE
+    assert run("bundle", "save", "-o", "all.tar", "--engine", "embedded").code == ExitCode.USAGE
     (home / "names").mkdir()
     near = run("models", "pull", DEFAULT, "--from", str(home))
     assert "has no model" in near.err

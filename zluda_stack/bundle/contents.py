@@ -5,11 +5,11 @@ from __future__ import annotations
 import hashlib
 import io
 import platform
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager, closing
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timezone
+from functools import partial
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING
 
 from msgspec import Struct, structs
 
@@ -17,6 +17,7 @@ from zluda_stack import __version__
 from zluda_stack.bundle import images, instructions, wheels
 from zluda_stack.bundle.archive import Ingredient
 from zluda_stack.bundle.manifest import (
+    FORMAT,
     BundledImage,
     BundledModel,
     Kind,
@@ -51,7 +52,7 @@ class Contents(Struct, frozen=True, kw_only=True):
 def draft(plan: Plan, up: Sequence[str]) -> Manifest:
     """The manifest of a bundle for `plan` that holds nothing yet; `up` as in Manifest."""
     return Manifest(
-        format=1,
+        format=FORMAT,
         version=__version__,
         created=datetime.now(timezone.utc).isoformat(timespec="seconds"),
         headline=plan.headline,
@@ -96,7 +97,7 @@ def with_images(contents: Contents, client: DockerClient, wanted: Sequence[Image
         Ingredient(
             path=one.member,
             kind="image",
-            open=_opener(one.tag),
+            open=partial(images.saved, one.tag),
             about=int(client.images.get(one.tag).attrs.get("Size", 0)),
         )
         for one in bundled
@@ -147,23 +148,23 @@ def with_readme(contents: Contents, file: str) -> Contents:
 def of_text(path: str, text: str, kind: Kind = "text") -> Ingredient:
     """The member `path` with this text."""
     raw = text.encode()
-
-    def opened() -> AbstractContextManager[IO[bytes]]:
-        return closing(io.BytesIO(raw))
-
-    digest = hashlib.sha256(raw).hexdigest()
-    return Ingredient(path=path, kind=kind, open=opened, size=len(raw), sha256=digest)
+    return Ingredient(
+        path=path,
+        kind=kind,
+        open=lambda: io.BytesIO(raw),
+        size=len(raw),
+        sha256=hashlib.sha256(raw).hexdigest(),
+    )
 
 
 def _of_file(path: str, kind: Kind, file: Path, sha256: str) -> Ingredient:
-    def opened() -> AbstractContextManager[IO[bytes]]:
-        return file.open("rb")
-
-    return Ingredient(path=path, kind=kind, open=opened, size=file.stat().st_size, sha256=sha256)
-
-
-def _opener(tag: str) -> Callable[[], AbstractContextManager[IO[bytes]]]:
-    return lambda: images.saved(tag)
+    return Ingredient(
+        path=path,
+        kind=kind,
+        open=lambda: file.open("rb"),
+        size=file.stat().st_size,
+        sha256=sha256,
+    )
 
 
 def _extended(contents: Contents, more: Iterable[Ingredient], **changes: object) -> Contents:

@@ -46,11 +46,16 @@ def collect(folder: Path, progress: Progress) -> tuple[Path, ...]:
         )
     progress.step("fetching the Python packages")
     _run(_download(folder))
+    own_wheel(folder)
+    return tuple(sorted(folder.glob("*.whl")))
+
+
+def own_wheel(folder: Path) -> None:
+    """Write zluda-stack's own wheel into `folder`, from a checkout or from what is installed."""
     if _is_installed():
         _repack(folder)
     else:
         _run(_build(folder))
-    return tuple(sorted(folder.glob("*.whl")))
 
 
 def requirements(wheels: tuple[Path, ...]) -> str:
@@ -115,7 +120,7 @@ def _run(command: tuple[str, ...]) -> None:
         )
 
 
-def _repack(folder: Path) -> Path:
+def _repack(folder: Path) -> None:
     """The wheel that this program was installed from, made again from what is installed."""
     own = importlib.metadata.distribution(_OWN)
     path = folder / f"{_OWN.replace('-', '_')}-{own.version}-py3-none-any.whl"
@@ -130,4 +135,3 @@ def _repack(folder: Path) -> Path:
             record.append(f"{file},sha256={digest},{len(raw)}\n")
         name = f"{_OWN.replace('-', '_')}-{own.version}.dist-info/RECORD"
         archive.writestr(name, "".join((*record, f"{name},,\n")))
-    return path

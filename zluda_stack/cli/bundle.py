@@ -90,6 +90,11 @@ def save(
     if out.is_dir():
         raise UsageError(f"{out} is a folder", "Name the file: -o FILE.tar")
     parts = only or _PARTS
+    if configured.settings.offline and "wheels" in parts:
+        raise UsageError(
+            "offline no packages are fetched for a bundle",
+            "Leave them out: --include models --include images --include project.",
+        )
     names = models or _own_model(plan, parts)
     if dry_run:
         _print_commands(plan, parts, names)
@@ -328,4 +333,3 @@ def _say_saved(out: Path, manifest: Manifest) -> None:
     output.say(f"{out} ({megabytes(manifest.size)}). On the other machine, beside the file:")
     for line in commands(manifest, out.name):
         output.say(f"  {line}")
-
