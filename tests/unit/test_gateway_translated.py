@@ -291,3 +291,12 @@ def test_a_named_function_of_openais_api_is_the_only_one_and_required(
     choice = {"type": "function", "function": {"name": "other"}}
     ask(tmp_path, CHAT, body(tools=tools, tool_choice=choice))
     assert (sent(server)["tools"], sent(server)["tool_choice"]) == (tools[1:], "required")
+
+
+def test_a_name_of_no_utf_8_in_a_request_is_the_clients_mistake(
+    tmp_path: Path, play: Start
+) -> None:
+    play({"/v1/models": MODELS})
+    answer = ask(tmp_path, CHAT, b'{"\x80":1,"messages":[{}]}', openai_only=True)
+    assert answer.status == 400
+    assert "UTF-8" in answer.json()["error"]["message"]

@@ -57,10 +57,13 @@ class OpenAIRequest:
         self.stream = bool(checked.stream)
 
     def content_for(self, model: str) -> bytes:
-        """The request as bytes, with `model` as its model."""
+        """The request as bytes, with `model` as its model. Raises Fault 400."""
         if model == self.model:
             return self.content
-        body = msgspec.json.decode(self.content, type=dict[str, Raw])
+        try:
+            body = msgspec.json.decode(self.content, type=dict[str, Raw])
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:  # in a name, unread before
+            raise invalid(self.content, error) from error
         return msgspec.json.encode({**body, "model": model})
 
 
