@@ -17,7 +17,7 @@ from tests.e2e.conftest import eventually, own_xdg_folders
 from tests.e2e.small_stack import SmallStack
 from zluda_stack.engines import require_same_engine
 from zluda_stack.engines.base import State
-from zluda_stack.errors import EngineFailure, ExitCode, HostProblem, UsageError
+from zluda_stack.errors import EngineFailure, ExitCode, HostProblem, StackError, UsageError
 from zluda_stack.host.probe import probe
 from zluda_stack.progress import Silent
 
@@ -271,3 +271,15 @@ def test_no_docker_engine_is_a_host_problem(
         away.setenv("DOCKER_HOST", "unix:///nonexistent/docker.sock")
         with pytest.raises(HostProblem, match="does not answer"):
             stack.engine.up(stack.plan(), Silent())
+
+
+def test_offline_a_stack_starts_from_the_images_that_are_here(stack: SmallStack) -> None:
+    assert stack.up(msgspec.structs.replace(stack.plan(), offline=True)).healthy
+
+
+def test_offline_an_image_that_is_not_here_is_not_pulled(stack: SmallStack) -> None:
+    plan = stack.plan()
+    absent = "zluda-stack-test/absent:1"
+    services = tuple(msgspec.structs.replace(one, image=absent) for one in plan.services)
+    with pytest.raises(StackError, match="No such image"):
+        stack.up(msgspec.structs.replace(plan, services=services, offline=True))
