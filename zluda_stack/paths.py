@@ -49,3 +49,8 @@ def images() -> Path:
 def compiled_kernels() -> Path:
     """What ZLUDA compiled for programs of `run`, normally ~/.cache/zluda-stack/run."""
     return Path(platformdirs.user_cache_dir(_APP)) / "run"
+
+
+def adapted() -> Path:
+    """The logs of `adapt`, normally ~/.local/state/zluda-stack/adapted."""
+    return Path(platformdirs.user_state_dir(_APP)) / "adapted"

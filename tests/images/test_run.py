@@ -10,6 +10,7 @@ import json
 import os
 import pty
 import signal
+import sqlite3
 import stat
 import subprocess
 import sys
@@ -54,6 +55,13 @@ int cuDeviceGetCount(int *count) { *count = 1; return 0; }
 """
 
 
+# The tool's effect, as far as the user sees it.
+_PRECOMPILE = """#!/bin/sh
+test -r "$1" && mkdir -p /cache/zluda/ComputeCache &&
+    cp "${0%/*}/compiled.db" /cache/zluda/ComputeCache/zluda2.db
+"""
+
+
 class User(Struct, frozen=True):
     """The user of a machine with a fake card, in a project folder of theirs."""
 
@@ -63,10 +71,10 @@ class User(Struct, frozen=True):
     image: str
     zluda: Path
 
-    def line(self, *options: str, program: tuple[str, ...]) -> list[str]:
+    def line(self, *options: str, program: tuple[str, ...], verb: str = "run") -> list[str]:
         """The command line; without --zluda among `options` that of the image is used."""
         start = [sys.executable, "-m", "tests.images.on_fake_card", str(self.nodes)]
-        return [*start, "run", "--image", self.image, *options, "--", *program]
+        return [*start, verb, "--image", self.image, *options, "--", *program]
 
     def environment(self) -> dict[str, str]:
         """Away from the files of whoever runs the tests."""
@@ -74,12 +82,17 @@ class User(Struct, frozen=True):
         return {key: os.environ[key] for key in os.environ if not key.startswith("XDG_")} | own
 
     def run(
-        self, *options: str, program: tuple[str, ...], device: bool = True, given: str = ""
+        self,
+        *options: str,
+        program: tuple[str, ...],
+        device: bool = True,
+        given: str = "",
+        verb: str = "run",
     ) -> subprocess.CompletedProcess[str]:
         """Run `program` with `given` on its stdin, no terminal anywhere."""
         ours = ("--zluda", str(self.zluda)) if device else ()
         return subprocess.run(
-            self.line(*ours, *options, program=program),
+            self.line(*ours, *options, program=program, verb=verb),
             cwd=self.folder,
             env=self.environment(),
             input=given,
@@ -103,7 +116,12 @@ def zluda(tmp_path_factory: pytest.TempPathFactory) -> Path:
     make_library(folder / "zluda_ld", "unsigned la_version(unsigned version) { return version; }")
     for name in ("libcuda.so.1", "trace/libcuda.so.1"):
         (folder / name).symlink_to("libcuda.so")
-    folder.chmod(0o755)
+    with sqlite3.connect(folder / "compiled.db") as kept:
+        kept.execute("CREATE TABLE modules (binary BLOB)")
+        kept.execute("INSERT INTO modules VALUES ('one'), ('two')")
+    (folder / "zluda_precompile").write_text(_PRECOMPILE)
+    for path in (folder, folder / "zluda_precompile", folder / "compiled.db"):
+        path.chmod(0o755)
     return folder
 
 
@@ -285,6 +303,15 @@ def test_an_image_that_is_not_there_is_said_before_anything_starts(user: User) -
     told = user.run("--image", "nobody/nothing:1", program=("true",))
     assert told.returncode == 4
     assert "the engine has no image nobody/nothing:1" in told.stderr
+
+
+def test_what_was_compiled_ahead_is_counted_and_kept(user: User) -> None:
+    (user.folder / "program").write_text("kernels")
+    first = user.run(verb="precompile", program=("program",))
+    assert first.returncode == 0, first.stderr
+    assert "2 modules were compiled; 2 are kept in" in first.stdout
+    again = user.run(verb="precompile", program=("program",))
+    assert "nothing new was compiled" in again.stderr
 
 
 def test_a_trace_becomes_a_bundle_without_personal_details(user: User) -> None:

@@ -15,6 +15,7 @@ from zluda_stack.catalog.load import load
 from zluda_stack.engines.docker.run import command, exit_code
 from zluda_stack.errors import DeviceMissing, HostProblem, PlanRefused, UsageError
 from zluda_stack.host.facts import HostFacts
+from zluda_stack.plan.resolve import require_runnable
 from zluda_stack.plan.run import Mount, RunPlan, Wish, gpu_plan, run_plan
 
 WISH = Wish(
@@ -29,7 +30,9 @@ WISH = Wish(
 
 def planned(facts: HostFacts, wish: Wish = WISH, **flags: object) -> RunPlan:
     """The run of `wish` on that machine."""
-    return run_plan(gpu_plan(facts, configured(**flags), load()), wish)
+    plan = gpu_plan(facts, configured(**flags), load())
+    require_runnable(plan)
+    return run_plan(plan, wish)
 
 
 def pairs(line: tuple[str, ...], option: str) -> list[str]:
@@ -167,3 +170,26 @@ def test_what_is_wrong_is_said_before_anything_starts(
     found = run("--host-facts", str(NO_GPU), "run", *arguments)
     assert found.code == code
     assert told in found.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "told"),
+    [
+        ((), 2, "takes a PATH or --stack"),
+        (("here", "--stack"), 2, "takes a PATH or --stack"),
+        (("/nowhere",), 2, "there is no /nowhere"),
+        (("/etc",), 4, "kernels are compiled on the GPU that they are for"),
+        (("--stack", "--name", "never-started"), 5, "no stack never-started was started yet"),
+    ],
+)
+def test_precompile_says_what_it_needs(arguments: tuple[str, ...], code: int, told: str) -> None:
+    found = run("--host-facts", str(NO_GPU), "precompile", *arguments)
+    assert found.code == code
+    assert told in found.err
+
+
+def test_precompile_sees_the_program_alone() -> None:
+    facts = ("--host-facts", str(CASES / "radeon-rx-7900-xtx.json"))
+    told = run(*facts, "precompile", "/etc/passwd", "--dry-run")
+    assert told.out.count("type=bind") == 2  # the program, and what is kept
+    assert told.out.endswith(" /opt/zluda/zluda_precompile /etc/passwd\n")

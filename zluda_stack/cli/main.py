@@ -55,6 +55,8 @@ SECTIONS: dict[str, dict[str, Entry]] = {
     "CUDA programs": {
         "check": Entry(f"{_CLI}.check:check", "Say whether a CUDA program will run on ZLUDA."),
         "run": Entry(f"{_CLI}.run:run", "Run a CUDA program on the GPU, in a container."),
+        "adapt": Entry(f"{_CLI}.adapt:adapt", "Make an image find ZLUDA."),
+        "precompile": Entry(f"{_CLI}.precompile:precompile", "Compile kernels ahead of first use."),
     },
     "Look at it": {
         "status": Entry(f"{_CLI}.stack:status", "Show what runs and whether it answers."),

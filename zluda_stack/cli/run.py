@@ -76,7 +76,7 @@ def run(
         environment=dict(map(_variable, environment)),
         image=image,
         front="audit" if audit else "library-path",
-        zluda=None if zluda is None else _zluda_folder(zluda),
+        zluda=None if zluda is None else zluda_folder(zluda),
         trace="TRACE" if trace else None,
     )
     if no_cwd:
@@ -100,11 +100,17 @@ def run(
 
 
 def card_plan(ctx: click.Context, flags: dict[str, object]) -> Plan:
-    """The plan of the cards that these settings choose. Raises PlanRefused, HostProblem."""
+    """The plan of the cards that these settings choose, which are here.
+
+    Raises PlanRefused, HostProblem.
+    """
+    from zluda_stack.plan.resolve import require_runnable
     from zluda_stack.plan.run import gpu_plan
 
     configured = context.configured(ctx, flags)
-    return gpu_plan(context.facts(ctx, configured.settings), configured, context.catalog())
+    plan = gpu_plan(context.facts(ctx, configured.settings), configured, context.catalog())
+    require_runnable(plan)
+    return plan
 
 
 def wish_for(program: tuple[str, ...]) -> Wish:
@@ -118,12 +124,15 @@ def wish_for(program: tuple[str, ...]) -> Wish:
         home=str(Path.home().resolve()),
         folder=str(_current_folder()),
         cache=str(paths.compiled_kernels()),
-        terminal=_is_terminal(),
+        terminal=is_terminal(),
     )
 
 
 def ready(ctx: click.Context, verb: str, planned: RunPlan) -> None:
-    """Make what `planned` mounts, once its image is there. Raises UsageError, HostProblem."""
+    """Make what `planned` mounts, once its image is there and shows a CUDA device.
+
+    Raises UsageError, HostProblem, and PlanRefused for an image that does not look for ZLUDA.
+    """
     from zluda_stack.engines.docker.run import require_image
 
     context.refuse_replay(ctx, verb)
@@ -156,7 +165,7 @@ def _is_mounted(path: Path, mounts: Iterable[Mount]) -> bool:
     return any(path.resolve().is_relative_to(mount.target) for mount in mounts)
 
 
-def _is_terminal() -> bool:
+def is_terminal() -> bool:
     """True when all three streams are one: with a terminal docker has no stderr of its own."""
     return all(stream and stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr))
 
@@ -200,7 +209,7 @@ def _variable(text: str) -> tuple[str, str]:
     return name, value if given else os.environ[name]
 
 
-def _zluda_folder(given: str) -> str:
+def zluda_folder(given: str) -> str:
     """The folder that is meant by `given`: people name the library in it, too (case C28)."""
     path = Path(given).absolute()
     if path.name.startswith(_DRIVER):

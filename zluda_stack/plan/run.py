@@ -106,8 +106,9 @@ def gpu_plan(facts: HostFacts, configured: Configured, catalog: Catalog) -> Plan
     """The plan of a stack on the chosen cards, as far as it is not about a model or an endpoint.
 
     So it does not matter whether a model would fit beside what is on the card, or which ports are
-    free. Raises PlanRefused and DeviceMissing as `resolve` does, PlanRefused for `gpu=none`, and
-    HostProblem when no card can be used or this machine lacks what containers need.
+    free. What this machine lacks to run it is in `Plan.unmet`. Raises PlanRefused and
+    DeviceMissing as `resolve` does, PlanRefused for `gpu=none`, and HostProblem when no card can
+    be used.
     """
     settings = structs.replace(configured.settings, engine="docker", model=None, context=None)
     configured = structs.replace(configured, settings=settings)
@@ -115,9 +116,6 @@ def gpu_plan(facts: HostFacts, configured: Configured, catalog: Catalog) -> Plan
     if choice.gpu is None:
         raise _without_gpu(settings, choice)
     entry = choose_passthrough(facts, configured, choice.gpus)
-    unmet = (*choice.unmet, *entry.unmet, *engine_needs(facts, "docker", catalog.host))
-    if unmet:
-        raise HostProblem(unmet[0].message, unmet[0].hint)
     model = model_anywhere(facts, configured, catalog)
     endpoint = EndpointPlan(bind=settings.bind, port=catalog.defaults.port, host=settings.bind)
     images = gpu_images(
@@ -139,11 +137,12 @@ def gpu_plan(facts: HostFacts, configured: Configured, catalog: Catalog) -> Plan
             choice.gpus, entry, model, endpoint, terms_accepted=settings.accept_cuda_eula
         ),
         warnings=choice.warnings + entry.warnings,
+        unmet=choice.unmet + entry.unmet + engine_needs(facts, "docker", catalog.host),
     )
 
 
 def run_plan(plan: Plan, wish: Wish) -> RunPlan:
-    """The container that runs `wish` on the cards of `plan`, which has some.
+    """The container that runs `wish` on the cards of `plan`, which this machine has.
 
     Raises UsageError for a current folder that must not be mounted, and for a variable that
     the plan decides.

@@ -8,14 +8,25 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+from msgspec import structs
 
 from zluda_stack.engines.docker import containers
-from zluda_stack.engines.docker.compose import docker_program
-from zluda_stack.errors import HostProblem
+from zluda_stack.engines.docker.compose import docker_program, environment
+from zluda_stack.errors import HostProblem, PlanRefused
+from zluda_stack.plan.adapt import DEVICES, LABEL
 from zluda_stack.plan.run import Mount, RunPlan
+
+if TYPE_CHECKING:
+    from docker import DockerClient
+
+_ON_GPU = "on-gpu"
+_FOR_ON_GPU = frozenset({"ON_GPU_FRONT", "ON_GPU_TRACE"})
 
 _FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
 _SIGNALLED = 128
@@ -51,17 +62,66 @@ def command(plan: RunPlan) -> tuple[str, ...]:
 
 
 def require_image(plan: RunPlan) -> None:
-    """Return when the engine answers and has the image of `plan`. Raises HostProblem."""
+    """Return when the engine has the image of `plan`, and that starts nothing without a device.
+
+    Its entrypoint `on-gpu` looks for one; an adapted image is asked here. Raises HostProblem for
+    an image that is not there and for one that shows no device, PlanRefused for any other image,
+    and for what only `on-gpu` can do.
+    """
+    with containers.connect() as client:
+        config = _config(client, plan)
+    if (config.get("Entrypoint") or [])[:1] == [_ON_GPU]:
+        return
+    if LABEL not in (config.get("Labels") or {}):
+        raise PlanRefused(
+            f"{plan.image} does not look for ZLUDA",
+            f"`zluda-stack adapt {plan.image}` makes an image of it that does.",
+        )
+    if _FOR_ON_GPU & plan.environment.keys():
+        raise PlanRefused(
+            f"--audit and --trace need the entrypoint {_ON_GPU}, and {plan.image} has its own",
+            "`zluda-stack adapt --audit` makes an image with the first; for the second mount the "
+            "program into the inference image.",
+        )
+    _require_device(plan)
+
+
+def _config(client: DockerClient, plan: RunPlan) -> dict[str, Any]:
     from docker.errors import DockerException, ImageNotFound
     from requests import RequestException
 
-    with containers.connect() as client:
-        try:
-            client.images.get(plan.image)
-        except ImageNotFound as error:
-            raise _not_there(plan) from error
-        except (DockerException, RequestException) as error:
-            raise containers.unreachable(error) from error
+    try:
+        return client.images.get(plan.image).attrs["Config"] or {}
+    except ImageNotFound as error:
+        raise _not_there(plan) from error
+    except (DockerException, RequestException) as error:
+        raise containers.unreachable(error) from error
+
+
+def _require_device(plan: RunPlan) -> None:
+    """A program that goes on with the CPU would look as if it worked."""
+    look = structs.replace(plan, entrypoint=DEVICES, command=(), terminal=False)
+    told = output_of(look)
+    if told.returncode != 0:
+        said = (told.stderr.strip() or told.stdout.strip()).splitlines()
+        raise HostProblem(
+            f"no CUDA device shows up through ZLUDA in {plan.image}: {said[-1] if said else '?'}",
+            "`zluda-stack doctor` checks the card and its driver.",
+        )
+
+
+def output_of(plan: RunPlan, given: str = "") -> subprocess.CompletedProcess[str]:
+    """Run `plan` to its end with `given` on its stdin; what it wrote and its exit code.
+
+    Raises HostProblem when there is no docker command.
+    """
+    return subprocess.run(
+        (docker_program(), *command(plan)[1:]),
+        input=given,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
 
 
 def image_facts(image: str) -> dict[str, object]:
@@ -92,8 +152,21 @@ def run(plan: RunPlan) -> int:
     Signals that this process gets are handed on. Raises HostProblem when there is no docker
     command.
     """
-    line = (docker_program(), *command(plan)[1:])
-    with subprocess.Popen(line) as process, _handing_on_signals(process):
+    return alive(command(plan), 0, None)
+
+
+def alive(line: tuple[str, ...], every: int, still: Callable[[int], None] | None) -> int:
+    """As `run`, for a docker command; `still` is told every so many seconds how many it were."""
+    began = time.monotonic()
+    with (
+        subprocess.Popen((docker_program(), *line[1:]), env=environment(os.environ)) as process,
+        _handing_on_signals(process),
+    ):
+        while still is not None:
+            try:
+                return exit_code(process.wait(every))
+            except subprocess.TimeoutExpired:
+                still(round(time.monotonic() - began))
         return exit_code(process.wait())
 
 
