@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,7 @@ import pytest
 from tests.unit import fat_binaries
 from tests.unit.command_line import Outcome, run, settle
 from tests.unit.cuda_programs import cubin, library, module, needs_compiler, ptx
+from tests.unit.cuda_toolkit import FORMS, Toolkit
 from tests.unit.fat_binaries import container
 from zluda_stack.errors import ExitCode
 
@@ -37,9 +40,9 @@ def test_a_library_with_ptx_for_an_older_card_will_likely_run(tmp_path: Path) ->
     found = facts(library(tmp_path / "libgood.so", container(module(), cubin("_Z3addPf"))))
     assert (found["verdict"], found["code"], found["ids"]) == ("will likely run", 0, [])
     (ptx_module,) = found["one"]["ptx"]
-    assert ptx_module["name"] == "libgood.so.1.sm_80.ptx"
+    assert ptx_module["name"] == "libgood.1.sm_80.ptx"
     assert (ptx_module["version"], ptx_module["target"]) == ("8.0", "sm_80")
-    assert [one["name"] for one in found["one"]["cubins"]] == ["libgood.so.1.sm_80.cubin"]
+    assert [one["name"] for one in found["one"]["cubins"]] == ["libgood.1.sm_80.cubin"]
 
 
 @needs_compiler
@@ -283,7 +286,42 @@ def test_a_library_beside_the_program_is_brought_in_by_its_search_path(tmp_path:
     ]
 
 
-def test_a_cubin_of_its_own_cannot_run(toolkit: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize("form", FORMS)
+def test_modules_are_those_that_cuobjdump_lists_and_imports_those_of_nm(
+    toolkit: Toolkit, form: str
+) -> None:
+    program = toolkit.build(form)
+    one = facts(program)["one"]
+    listed = toolkit.run("cuobjdump", "-all", "-lptx", "-lelf", str(program))
+    names = re.findall(r"^(?:PTX|ELF) file +\d+: (\S+)$", listed, re.MULTILINE)
+    for kind, suffix in (("ptx", ".ptx"), ("cubins", ".cubin")):
+        assert [module["name"] for module in one[kind]] == [
+            name for name in names if name.endswith(suffix)
+        ]
+        for found in one[kind]:
+            assert found["name"].endswith(f".{found['architecture']}{suffix}")
+    assert {symbol["name"] for symbol in one["imports"]} == cuda_names_of_nm(program)
+
+
+def cuda_names_of_nm(program: Path) -> set[str]:
+    """The CUDA functions among the undefined dynamic symbols; none for what has no such table."""
+    done = subprocess.run(
+        ["nm", "-D", "--undefined-only", str(program)], capture_output=True, text=True, check=False
+    )
+    names = {line.split()[-1].partition("@")[0] for line in done.stdout.splitlines()}
+    return {name for name in names if re.match(r"(__)?cu(da|blas)?[A-Z]", name)}
+
+
+def test_a_shared_runtime_is_imported_and_a_static_one_recognised(toolkit: Toolkit) -> None:
+    shared = facts(toolkit.build("all compressed, shared cudart"))["one"]
+    assert "cudaMalloc" in {symbol["name"] for symbol in shared["imports"]}
+    assert not shared["static_cudart"]
+    static = facts(toolkit.build("PTX only"))["one"]
+    assert static["static_cudart"]
+    assert "cuLaunchKernel" in {symbol["name"] for symbol in static["looks_up"]}
+
+
+def test_a_cubin_of_its_own_cannot_run(toolkit: Toolkit, tmp_path: Path) -> None:
     program = toolkit.build("several architectures")
     toolkit.run("cuobjdump", "-xelf", "all", str(program), cwd=tmp_path)
     verdicts = {facts(path)["verdict"] for path in sorted(tmp_path.glob("*.2.sm_86.cubin"))}

@@ -98,7 +98,7 @@ def test_a_wheel_is_read_without_being_installed(
     found = report(str(path))
     inside = f"{path}!some/lib/libkernels.so"
     assert found["verdicts"] == {inside: "may run, with gaps"}
-    assert found["files"][0]["ptx"][0]["name"] == "libkernels.so.1.sm_86.ptx"
+    assert found["files"][0]["ptx"][0]["name"] == "libkernels.1.sm_86.ptx"
     assert list(temporary.iterdir()) == []
     told = run("check", str(path))
     assert f"{path}!:\n" in told.out

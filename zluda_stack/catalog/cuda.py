@@ -16,6 +16,7 @@ from zluda_stack.catalog.schema import Provenance
 from zluda_stack.errors import StackError
 
 _DATA = Path(__file__).parent / "data"
+_IN_A_WHEEL = re.compile(r"-[0-9a-f]{8}$")
 _T = TypeVar("_T")
 
 
@@ -48,8 +49,12 @@ class CudaLibraries(Struct, frozen=True, forbid_unknown_fields=True, dict=True):
     provenance: Provenance
 
     def named(self, file: str) -> CudaLibrary | None:
-        """The library that the file name `file` (libcublas.so.13) stands for, if any."""
-        return self._by_file.get(file.partition(".so")[0]) if ".so" in file else None
+        """The library that the file name `file` (libcublas.so.13) stands for, if any.
+
+        A library that was copied into a wheel has eight digits of a hash behind its name.
+        """
+        stem, is_library, _ = file.partition(".so")
+        return self._by_file.get(_IN_A_WHEEL.sub("", stem)) if is_library else None
 
     def with_function(self, name: str) -> CudaLibrary | None:
         """The library whose functions are called like `name`, if any."""

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import re
+import sys
+from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from mmap import mmap
 from pathlib import Path, PurePosixPath
 
@@ -31,6 +34,8 @@ _CUDART_SAYS = re.compile(rb"CUDA driver version is insufficient for CUDA runtim
 _CUDART = "libcudart"
 # A program with more fat binaries without PTX than this is told of so many.
 _MOST_LOOKED_INTO = 64
+# Code outside of fat binaries, of which no program has so much.
+_MOST_BLOBS = 10_000
 _NOT_SEARCHED = (
     ".debug",
     ".symtab",
@@ -95,6 +100,7 @@ class _Reader:
         self.path = path
         self.name = name
         self.base = PurePosixPath(name).name
+        self.stem = PurePosixPath(name).stem
         self.data = data
         self._misses: dict[bytes, tuple[Miss, ...]] = {}
 
@@ -132,7 +138,8 @@ class _Reader:
         entries, problem = self._entries(found)
         rest = [section for section in found.sections if _is_searched(section)]
         entries += tuple(embedded.fat_binaries(self.path, self.data, rest))
-        blobs = [one for one in embedded.blobs(self.data, rest) if not _is_inside(one, entries)]
+        outside = _outside(embedded.blobs(self.data, rest), entries)
+        blobs = list(islice(outside, _MOST_BLOBS))
         return self._with_names(self._with_code(facts, entries, blobs, found.kind, problem), found)
 
     def _entries(self, found: Elf) -> tuple[tuple[Entry, ...], str | None]:
@@ -207,7 +214,7 @@ class _Reader:
         text = self.data[blob.offset : blob.offset + blob.size].rstrip(b"\0")
         found = _TARGET.search(text[:_HEAD])
         target = found[2].decode() if found else "unknown"
-        name = f"{self.base}.{number}.{target}.ptx" if blob.section else self.base
+        name = f"{self.stem}.{number}.{target}.ptx" if blob.section else self.base
         section = blob.section or None
         return self._module(text, name, section=section, container=None, architecture=target)
 
@@ -272,7 +279,7 @@ class _Reader:
     def _plain_cubin(self, blob: embedded.Blob, number: int) -> Cubin:
         raw = self.data[blob.offset : blob.offset + blob.size]
         return Cubin(
-            name=f"{self.base}.{number}.{blob.architecture}.cubin" if blob.section else self.base,
+            name=f"{self.stem}.{number}.{blob.architecture}.cubin" if blob.section else self.base,
             section=blob.section or None,
             container=None,
             architecture=blob.architecture or "unknown",
@@ -285,7 +292,7 @@ class _Reader:
         if entry.identifier:
             stem = PurePosixPath(entry.identifier).stem
             return f"{stem}.{entry.architecture}.{suffix}"
-        return f"{self.base}.{number}.{entry.architecture}.{suffix}"
+        return f"{self.stem}.{number}.{entry.architecture}.{suffix}"
 
 
 def _is_searched(section: Section) -> bool:
@@ -296,8 +303,13 @@ def _is_searched(section: Section) -> bool:
     )
 
 
-def _is_inside(blob: embedded.Blob, entries: Iterable[Entry]) -> bool:
-    return any(0 <= blob.offset - entry.offset < entry.stored_size for entry in entries)
+def _outside(blobs: Iterable[embedded.Blob], entries: Iterable[Entry]) -> Iterator[embedded.Blob]:
+    """The blobs that are not the payload of an entry, which has its own line."""
+    taken = sorted((entry.offset, entry.offset + entry.stored_size) for entry in entries)
+    for blob in blobs:
+        before = bisect_right(taken, (blob.offset, sys.maxsize))
+        if not before or taken[before - 1][1] <= blob.offset:
+            yield blob
 
 
 def _of_kind(entries: Iterable[Entry], kind: CodeKind) -> Iterator[Entry]:

@@ -153,17 +153,20 @@ def _function_gaps(basis: Basis, facts: FileFacts) -> Iterator[Gap]:
         elif use.support is Support.UNKNOWN:
             text = f"{use.name} is not exported by ZLUDA: the program stops where it is bound"
             yield gap(gaps.NOT_EXPORTED, use.name, text, _NATIVE)
-    yield from _looked_up_gaps(facts)
+    yield from _looked_up_gaps(basis, facts)
 
 
-def _looked_up_gaps(facts: FileFacts) -> Iterator[Gap]:
+def _looked_up_gaps(basis: Basis, facts: FileFacts) -> Iterator[Gap]:
     """What a static CUDA runtime asks the driver for is asked for by name, needed or not."""
-    if facts.static_cudart:
+    own = _own_library(basis, facts)
+    is_runtime = own is not None and own.role is Role.RUNTIME
+    if facts.static_cudart or is_runtime:
         lacking = [use for use in facts.looks_up if use.support is not Support.IMPLEMENTED]
         total = len(facts.looks_up)
-        text = (
-            "the CUDA runtime is linked in, which asks the driver for all of its functions by name"
+        what = (
+            "the CUDA runtime asks" if is_runtime else "the CUDA runtime is linked in, which asks"
         )
+        text = f"{what} the driver for all of its functions by name"
         if total:
             text += f": ZLUDA implements {total - len(lacking)} of the {total} that it names"
         fix = (
