@@ -144,9 +144,10 @@ def _require_near(names: tuple[str, ...], peer: str | None, *, update: bool) -> 
     """Raises HostProblem for a model that would come over the network."""
     if peer is not None and "://" not in peer:
         return
-    store = _store()
+    store, models = _store(), context.catalog().models
     for name in names:
-        if update or store.find(name) is None:
+        here = store.get(models[name]) if name in models else store.find(name)
+        if update or here is None:
             from zluda_stack.plan.offline import BRINGS
 
             raise HostProblem(f"{name} is not here, and offline nothing is fetched", BRINGS)

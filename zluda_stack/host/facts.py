@@ -222,8 +222,8 @@ class HostFacts(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     `listening_ports` the TCP ports in use on any local address, and `kernel_options` those
     options of the kernel's command line that concern graphics or the IOMMU. `hidden_nodes`
     counts the KFD nodes that the device cgroup hides. `models_ready` are the models that this
-    user's store, in the folder `models_folder`, has whole. `container` names the kind of
-    container this runs in (docker, podman, kubernetes, lxc), None for none.
+    user's store has whole. `container` names the kind of container this runs in (docker, podman,
+    kubernetes, lxc), None for none.
     """
 
     schema: int = 1
@@ -260,4 +260,3 @@ class HostFacts(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     network: NetworkFacts = NetworkFacts()
     rocm_version: str | None = None
     stack: StackFacts | None = None
-    models_folder: str | None = None

@@ -58,7 +58,6 @@ def probe(model_path: Path | None, environ: Mapping[str, str], root: Path = Path
             memory_available_bytes=system.memory(root, "MemAvailable"),
             models_free_bytes=reading.free_bytes(paths.model_store()),
             models_ready=_models_ready(),
-            models_folder=str(paths.model_store()),
             distribution=system.distribution(root),
             container=system.container(root, environ),
             wsl=dxg is not None or "microsoft" in machine.release.lower(),

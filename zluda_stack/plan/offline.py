@@ -8,15 +8,12 @@ from msgspec import structs
 
 from zluda_stack.catalog.schema import Catalog
 from zluda_stack.host.facts import HostFacts
+from zluda_stack.plan.containers import FETCHER
 from zluda_stack.plan.types import ModelPlan, Notice, Service
-from zluda_stack.plan.variables import by_program
 from zluda_stack.settings import Settings
 
 BRINGS = "`zluda-stack bundle load FILE` brings what `zluda-stack bundle save` wrote elsewhere."
 _PACKAGES = "embedded-packages"
-_STORE = "ZLUDA_STACK_STORE"
-_STORE_IN_CONTAINER = "/store"
-_FETCHER = "model"
 
 
 def offered(facts: HostFacts, settings: Settings, catalog: Catalog) -> Catalog:
@@ -57,20 +54,11 @@ def with_offline_hints(settings: Settings, unmet: Iterable[Notice]) -> tuple[Not
     )
 
 
-def with_own_store(services: Iterable[Service]) -> tuple[Service, ...]:
-    """`services`, whose model is copied from this machine's store and from nowhere else."""
-    return tuple(_from_store(one) if one.name == _FETCHER else one for one in services)
+def fetching_nothing(services: Iterable[Service]) -> tuple[Service, ...]:
+    """`services`, of which the fetcher takes what the stack was given, and asks no one."""
+    return tuple(_closed(one) if one.name == FETCHER else one for one in services)
 
 
-def store_environment(facts: HostFacts) -> dict[str, str]:
-    """Where the store is that `with_own_store` copies from; nothing where nobody knows."""
-    return {} if facts.models_folder is None else {_STORE: facts.models_folder}
-
-
-def _from_store(fetcher: Service) -> Service:
-    return structs.replace(
-        fetcher,
-        command=(*fetcher.command, "--from", _STORE_IN_CONTAINER),
-        environment=fetcher.environment | {"ZLUDA_STACK_OFFLINE": "true"},
-        volumes=(*fetcher.volumes, f"{by_program(_STORE)}:{_STORE_IN_CONTAINER}:ro"),
-    )
+def _closed(fetcher: Service) -> Service:
+    environment = fetcher.environment | {"ZLUDA_STACK_OFFLINE": "true"}
+    return structs.replace(fetcher, environment=environment)

@@ -77,7 +77,7 @@ def resolve(facts: HostFacts, configured: Configured, catalog: Catalog) -> Plan:
     if in_docker:
         anywhere = model_anywhere(facts, configured, models)
         contained = _in_containers(plan, entry, anywhere, settings, catalog)
-        return _from_own_store(contained, facts) if settings.offline else contained
+        return _fetching_nothing(contained) if settings.offline else contained
     if configured.given("variant") or configured.given("base"):
         # Nothing of it is used here; a name that does not exist is told all the same.
         choose_bases(catalog, settings.variant, settings.base)
@@ -116,13 +116,12 @@ def _in_containers(
     )
 
 
-def _from_own_store(plan: Plan, facts: HostFacts) -> Plan:
+def _fetching_nothing(plan: Plan) -> Plan:
     """The plan in containers, whose model comes from this machine's store."""
     return structs.replace(
         plan,
-        services=offline.with_own_store(plan.services),
+        services=offline.fetching_nothing(plan.services),
         decisions=tuple(one for one in plan.decisions if one.what != DOWNLOAD),
-        host_environment=plan.host_environment | offline.store_environment(facts),
     )
 
 
