@@ -42,8 +42,8 @@ def give_model(plan: Plan, file: Path, log: Path, progress: Progress) -> None:
 
 
 def _line(plan: Plan, file: Path, *arguments: str) -> tuple[str, ...]:
-    pull = ("--pull", "never") if plan.offline else ()
-    once = ("run", "--rm", "--no-deps", "--no-TTY", *pull, FETCHER)
+    # Older versions of `compose run` know no --pull; the image is here before a stack starts.
+    once = ("run", "--rm", "--no-deps", "--no-TTY", FETCHER)
     return compose.command(plan.name, file, *once, *_PROGRAM, *arguments)
 
 
