@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from zluda_stack.check import gaps
 from zluda_stack.check.facts import Cubin, FileFacts, Ptx
 from zluda_stack.check.gaps import Gap, gap
-from zluda_stack.cuda.ptx_misses import MissKind
+from zluda_stack.check.ptx_misses import MissKind
 
 _REBUILD = "Rebuild with PTX: -gencode arch=compute_80,code=compute_80."
 _LINKED = "Rebuild without -rdc=true."

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from zluda_stack.check.ptx_misses import Miss
 from zluda_stack.cuda.coverage import Support
-from zluda_stack.cuda.ptx_misses import Miss
 
 
 class Ptx(Struct, frozen=True, kw_only=True):

@@ -16,13 +16,14 @@ from msgspec import Struct, structs
 
 from zluda_stack.catalog.coverage import Coverage
 from zluda_stack.catalog.cuda import CudaLibraries, CudaLibrary, Role, ZludaCode
+from zluda_stack.check import embedded, strings
 from zluda_stack.check.facts import Cubin, FileFacts, Function, Ptx
+from zluda_stack.check.ptx_misses import Known, Miss, misses
 from zluda_stack.cuda import coverage as covering
-from zluda_stack.cuda import elf, embedded, fatbin, ptx, strings
+from zluda_stack.cuda import elf, fatbin, ptx
 from zluda_stack.cuda.coverage import Support
 from zluda_stack.cuda.elf import Elf, Section
 from zluda_stack.cuda.fatbin import CodeKind, Entry
-from zluda_stack.cuda.ptx_misses import Known, Miss, misses
 from zluda_stack.errors import HostProblem, StackError, UsageError
 
 _CUDA_MACHINE = "CUDA"

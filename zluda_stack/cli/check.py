@@ -154,9 +154,9 @@ def _source(path: str, python: str | None) -> Source:
 def _report(world: World, sources: Sequence[Source], capability: int, look: Look) -> Report:
     from zluda_stack.check import judge
     from zluda_stack.check.closure import Given, needs
+    from zluda_stack.check.demangle import demangled
     from zluda_stack.check.gather import gather
     from zluda_stack.check.report import report
-    from zluda_stack.cuda.demangle import demangled
 
     gathered = gather(sources, look, _teller())
     given = Given.of(gathered.files, gathered.links)
