@@ -314,6 +314,21 @@ def test_what_was_compiled_ahead_is_counted_and_kept(user: User) -> None:
     assert "nothing new was compiled" in again.stderr
 
 
+def test_without_a_device_nothing_is_verified(user: User) -> None:
+    start = [sys.executable, "-m", "tests.images.on_fake_card", str(user.nodes)]
+    told = subprocess.run(
+        [*start, "verify", "--image", user.image],
+        cwd=user.folder,
+        env=user.environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert told.returncode == 4
+    assert "no CUDA device shows up through ZLUDA" in told.stderr
+    assert "nothing was computed: there is no CUDA device" in told.stderr
+
+
 def test_a_trace_becomes_a_bundle_without_personal_details(user: User) -> None:
     (user.folder / "program").write_text("#!/bin/sh\ncuda-devices; exit 3\n")
     (user.folder / "program").chmod(0o755)

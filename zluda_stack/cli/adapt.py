@@ -90,8 +90,8 @@ def _adaptation(
     gpu = plan.gpus[0]
     with containers.connect() as client:
         source = look.read_source(client, image)
-        of_ours = RunPlan(image=inference.tag, command=(), target=gpu.target, build=inference.name)
-        run.require_image(of_ours)
+    of_ours = RunPlan(image=inference.tag, command=(), target=gpu.target, build=inference.name)
+    run.require_image(of_ours)
     parts = Parts(
         image=inference.tag,
         target=gpu.target,

@@ -57,6 +57,7 @@ SECTIONS: dict[str, dict[str, Entry]] = {
         "run": Entry(f"{_CLI}.run:run", "Run a CUDA program on the GPU, in a container."),
         "adapt": Entry(f"{_CLI}.adapt:adapt", "Make an image find ZLUDA."),
         "precompile": Entry(f"{_CLI}.precompile:precompile", "Compile kernels ahead of first use."),
+        "verify": Entry(f"{_CLI}.verify:verify", "Prove what the card computes."),
     },
     "Look at it": {
         "status": Entry(f"{_CLI}.stack:status", "Show what runs and whether it answers."),

@@ -133,10 +133,10 @@ def ready(ctx: click.Context, verb: str, planned: RunPlan) -> None:
 
     Raises UsageError, HostProblem, and PlanRefused for an image that does not look for ZLUDA.
     """
-    from zluda_stack.engines.docker.run import require_image
+    from zluda_stack.engines.docker.run import require_zluda
 
     context.refuse_replay(ctx, verb)
-    require_image(planned)
+    require_zluda(planned)
     cache = paths.compiled_kernels()
     try:
         cache.mkdir(parents=True, exist_ok=True)

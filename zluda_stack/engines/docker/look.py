@@ -8,6 +8,7 @@ import re
 import tarfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from zluda_stack.engines.docker import containers
@@ -117,6 +118,30 @@ def read_file(client: DockerClient, image: str, path: str) -> str:
     """The text of one file of `image`; empty when it has none."""
     with _never_started(client, client.images.get(image)) as files:
         return (files.read(path) or b"").decode(errors="replace")
+
+
+def copy_out(client: DockerClient, image: str, path: str, folder: Path) -> None:
+    """Copy the folder `path` of the local `image` into `folder`. Raises HostProblem."""
+    from docker.errors import DockerException, ImageNotFound, NotFound
+    from requests import RequestException
+
+    try:
+        found = client.images.get(image)
+        container = client.containers.create(found, command=["/never-started"])
+        try:
+            stream, _ = container.get_archive(path)
+            raw = io.BytesIO(b"".join(stream))
+        finally:
+            container.remove(force=True)
+    except (ImageNotFound, NotFound) as error:
+        raise HostProblem(
+            f"the engine has no image {image} with {path}",
+            "Give the folder with the programs: --programs DIR.",
+        ) from error
+    except (DockerException, RequestException) as error:
+        raise containers.unreachable(error) from error
+    with tarfile.open(fileobj=raw) as archive:
+        archive.extractall(folder, filter="data")
 
 
 def _source(name: str, image: Image, files: Files) -> SourceImage:

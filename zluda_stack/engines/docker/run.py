@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec import structs
 
@@ -22,12 +22,10 @@ from zluda_stack.errors import HostProblem, PlanRefused
 from zluda_stack.plan.adapt import DEVICES, LABEL
 from zluda_stack.plan.run import Mount, RunPlan
 
-if TYPE_CHECKING:
-    from docker import DockerClient
-
 _ON_GPU = "on-gpu"
 _FOR_ON_GPU = frozenset({"ON_GPU_FRONT", "ON_GPU_TRACE"})
 
+_IN_FRONT = frozenset({"LD_AUDIT", "LD_PRELOAD"})
 _FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
 _SIGNALLED = 128
 
@@ -46,7 +44,6 @@ def command(plan: RunPlan) -> tuple[str, ...]:
         "--device": plan.devices,
         "--runtime": (plan.runtime,) if plan.runtime else (),
         "--mount": tuple(map(_mount, plan.mounts)),
-        "--volume": tuple(f"{name}:{target}" for target, name in plan.volumes.items()),
         "--tmpfs": plan.tmpfs,
         "--env": tuple(f"{key}={value}" for key, value in plan.environment.items()),
         "--workdir": (plan.folder,) if plan.folder else (),
@@ -62,14 +59,18 @@ def command(plan: RunPlan) -> tuple[str, ...]:
 
 
 def require_image(plan: RunPlan) -> None:
-    """Return when the engine has the image of `plan`, and that starts nothing without a device.
+    """Return when the engine has the image of `plan`. Raises HostProblem."""
+    _config(plan)
+
+
+def require_zluda(plan: RunPlan) -> None:
+    """Return when the image of `plan` starts no program without a device that ZLUDA shows.
 
     Its entrypoint `on-gpu` looks for one; an adapted image is asked here. Raises HostProblem for
-    an image that is not there and for one that shows no device, PlanRefused for any other image,
-    and for what only `on-gpu` can do.
+    an image that is not there or shows no device, PlanRefused for any other image and for what
+    only `on-gpu` can do.
     """
-    with containers.connect() as client:
-        config = _config(client, plan)
+    config = _config(plan)
     if (config.get("Entrypoint") or [])[:1] == [_ON_GPU]:
         return
     if LABEL not in (config.get("Labels") or {}):
@@ -86,16 +87,17 @@ def require_image(plan: RunPlan) -> None:
     _require_device(plan)
 
 
-def _config(client: DockerClient, plan: RunPlan) -> dict[str, Any]:
+def _config(plan: RunPlan) -> dict[str, Any]:
     from docker.errors import DockerException, ImageNotFound
     from requests import RequestException
 
-    try:
-        return client.images.get(plan.image).attrs["Config"] or {}
-    except ImageNotFound as error:
-        raise _not_there(plan) from error
-    except (DockerException, RequestException) as error:
-        raise containers.unreachable(error) from error
+    with containers.connect() as client:
+        try:
+            return client.images.get(plan.image).attrs["Config"] or {}
+        except ImageNotFound as error:
+            raise _not_there(plan) from error
+        except (DockerException, RequestException) as error:
+            raise containers.unreachable(error) from error
 
 
 def _require_device(plan: RunPlan) -> None:
@@ -122,6 +124,21 @@ def output_of(plan: RunPlan, given: str = "") -> subprocess.CompletedProcess[str
         text=True,
         check=False,
     )
+
+
+def each_line(line: tuple[str, ...], take: Callable[[str], None]) -> int:
+    """Run a command to its end; `take` gets each line of its stdout. Returns its exit code.
+
+    Nothing that puts a library in front of others by LD_AUDIT or LD_PRELOAD is handed on.
+    """
+    program = docker_program() if line[0] == "docker" else line[0]
+    kept = {key: value for key, value in os.environ.items() if key not in _IN_FRONT}
+    with subprocess.Popen(
+        (program, *line[1:]), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, env=kept
+    ) as process:
+        for raw in process.stdout or ():
+            take(raw.decode(errors="replace").rstrip("\n"))
+        return exit_code(process.wait())
 
 
 def image_facts(image: str) -> dict[str, object]:
