@@ -2,7 +2,7 @@
 
 It writes the head of an answer, each part of its body and the end of it by themselves; of what a
 short request costs here a fifth was those system calls (measured 2026-11-30). And it takes a head
-of any length.
+of any length, and waits for one for ever.
 """
 
 from __future__ import annotations
@@ -18,12 +18,21 @@ _HEAD_BYTES = 64 * 1024
 class OneWriteProtocol(HttpToolsProtocol):
     """What `uvicorn.Config(http=...)` takes."""
 
+    head_seconds = 60.0  # in which a head must come
+
+    _deadline: asyncio.TimerHandle | None = None
     _heads = 0  # that have begun
     _size: int | None = None  # of the head that is read, less the piece in which it began
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """See asyncio.Protocol."""
         super().connection_made(_Gathering(transport))
+        self._await_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """See asyncio.Protocol."""
+        self._await_no_head()
+        super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
         """See asyncio.Protocol. A head that does not end is refused, whoever sends it."""
@@ -39,12 +48,23 @@ class OneWriteProtocol(HttpToolsProtocol):
         """A head begins."""
         self._heads += 1
         self._size = 0
+        if self._deadline is None:
+            self._await_head()
         super().on_message_begin()
 
     def on_headers_complete(self) -> None:
         """The head has been read."""
         self._size = None
+        self._await_no_head()
         super().on_headers_complete()
+
+    def _await_head(self) -> None:
+        self._deadline = self.loop.call_later(self.head_seconds, self.transport.close)
+
+    def _await_no_head(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
 
 
 class _Gathering(asyncio.Transport):
