@@ -18,7 +18,7 @@ ADDED = "/opt/zluda-stack/added.txt"
 LABEL = "zluda-stack.adapted-from"
 _PATH = "LD_LIBRARY_PATH"
 # What the inference image leaves out, so that NVIDIA's own would be loaded.
-_LEFT_OUT = ("libcudnn", "libcusparse", "libcufft")
+_LEFT_OUT = ("libcudnn", "libcusparse")
 
 Libc = Literal["glibc", "musl", "none"]
 
