@@ -21,10 +21,11 @@ from pathlib import Path
 import pytest
 from msgspec import Struct
 
-from tests.docker_engine import ROOT
+from tests.docker_engine import ROOT, docker
 from tests.images.fake_zluda import make_library
 from tests.images.on_fake_card import GID, KFD_GID, RENDER_GID, UID
 from tests.unit import cuda_toolkit
+from zluda_stack.plan.adapt import DEVICES, LABEL
 
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(7200)]
 
@@ -327,6 +328,65 @@ def test_without_a_device_nothing_is_verified(user: User) -> None:
     assert told.returncode == 4
     assert "no CUDA device shows up through ZLUDA" in told.stderr
     assert "nothing was computed: there is no CUDA device" in told.stderr
+
+
+@pytest.fixture
+def adapted(user: User, tmp_path: Path) -> Iterator[str]:
+    """An image with an entrypoint of its own, as `adapt` leaves one."""
+    tag = "zluda-stack-test/own-entrypoint:1"
+    lines = (
+        f"FROM {user.image}",
+        "USER 0",
+        f"RUN install -D /usr/local/bin/cuda-devices {DEVICES}",
+        f"LABEL {LABEL}=some:1",
+        "ENV LD_LIBRARY_PATH=/opt/zluda",
+        'ENTRYPOINT ["env"]',
+    )
+    (tmp_path / "Dockerfile").write_text("\n".join(lines))
+    docker("buildx", "build", "--load", "--tag", tag, str(tmp_path))
+    yield tag
+    docker("image", "rm", "--force", tag)
+
+
+def test_an_adapted_image_runs_by_its_own_entrypoint_only_on_a_device(
+    user: User, adapted: str
+) -> None:
+    program = ("ADDED=yes", "sh", "-c", 'test "$ADDED" = yes && exit 5')
+    assert user.run("--image", adapted, program=program).returncode == 5
+    refused = user.run("--image", adapted, program=program, device=False)
+    assert refused.returncode == 4
+    assert f"no CUDA device shows up through ZLUDA in {adapted}" in refused.stderr
+    audited = user.run("--image", adapted, "--audit", program=program)
+    assert audited.returncode == 3
+    assert "need the entrypoint on-gpu" in audited.stderr
+
+
+def test_an_image_that_does_not_look_for_zluda_is_refused(user: User, standin: str) -> None:
+    told = user.run("--image", standin, program=("true",))
+    assert told.returncode == 3
+    assert "does not look for ZLUDA" in told.stderr
+    assert "adapt" in told.stderr
+
+
+def test_a_signal_in_a_traced_run_reaches_the_program_and_the_bundle_is_written(
+    user: User,
+) -> None:
+    script = 'trap "exit 7" TERM; echo ready; while :; do sleep 0.1; done'
+    options = ("--zluda", str(user.zluda), "--trace", "-o", "report.tar.gz")
+    line = user.line(*options, program=("sh", "-c", script))
+    with subprocess.Popen(
+        line,
+        cwd=user.folder,
+        env=user.environment(),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+    ) as process:
+        assert process.stdout is not None
+        read_until(process.stdout.fileno(), b"ready")
+        process.send_signal(signal.SIGTERM)
+        process.stdout.read()
+        assert process.wait() == 7
+    assert (user.folder / "report.tar.gz").exists()
 
 
 def test_a_trace_becomes_a_bundle_without_personal_details(user: User) -> None:
