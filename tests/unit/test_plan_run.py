@@ -5,18 +5,22 @@ from __future__ import annotations
 import csv
 import io
 import itertools
+from pathlib import Path
 
 import pytest
 from msgspec import structs
 
-from tests.unit.command_line import CASES, NO_GPU, run
-from tests.unit.planning import card, configured, host, machine
+from tests.unit.command_line import CASES, NO_GPU, run, settle
+from tests.unit.planning import card, configured, host, machine, plan_for
+from zluda_stack import paths
 from zluda_stack.catalog.load import load
 from zluda_stack.engines.docker.run import command, exit_code
 from zluda_stack.errors import DeviceMissing, HostProblem, PlanRefused, UsageError
+from zluda_stack.files import write_atomic
 from zluda_stack.host.facts import HostFacts
 from zluda_stack.plan.resolve import require_runnable
 from zluda_stack.plan.run import Mount, RunPlan, Wish, gpu_plan, run_plan
+from zluda_stack.plan.types import to_json
 
 WISH = Wish(
     program=("./program", "--quiet"),
@@ -193,3 +197,29 @@ def test_precompile_sees_the_program_alone() -> None:
     told = run(*facts, "precompile", "/etc/passwd", "--dry-run")
     assert told.out.count("type=bind") == 2  # the program, and what is kept
     assert told.out.endswith(" /opt/zluda/zluda_precompile /etc/passwd\n")
+
+
+def test_precompile_for_the_stack_runs_where_its_server_would(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settle(tmp_path, monkeypatch)
+    plan = plan_for(machine(card("gfx1100", 0), card("gfx1100", 1)), gpu="all")
+    write_atomic(paths.stack("default") / "plan.json", to_json(plan))
+    told = run("precompile", "--stack", "--dry-run")
+    assert told.code == 0, told.err
+    first, second = told.out.splitlines()
+    tool = "/opt/zluda/zluda_precompile /opt/llama/libggml-cuda.so"
+    assert " run --rm --no-deps " in first
+    assert first.endswith(f" inference {tool}")
+    assert second.endswith(f" inference-2 {tool}")
+
+
+def test_a_stack_on_the_cpu_has_nothing_to_precompile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settle(tmp_path, monkeypatch)
+    plan = plan_for(host("laptop-without-gpu-or-docker"))
+    write_atomic(paths.stack("default") / "plan.json", to_json(plan))
+    told = run("precompile", "--stack")
+    assert told.code == 2
+    assert "computes on the CPU" in told.err

@@ -129,14 +129,14 @@ def wish_for(program: tuple[str, ...]) -> Wish:
 
 
 def ready(ctx: click.Context, verb: str, planned: RunPlan) -> None:
-    """Make what `planned` mounts, once its image is there and shows a CUDA device.
+    """Return when `planned` can start: what it mounts is made, its image is there, and looks for
+    a CUDA device or shows one now.
 
     Raises UsageError, HostProblem, and PlanRefused for an image that does not look for ZLUDA.
     """
     from zluda_stack.engines.docker.run import require_zluda
 
     context.refuse_replay(ctx, verb)
-    require_zluda(planned)
     cache = paths.compiled_kernels()
     try:
         cache.mkdir(parents=True, exist_ok=True)
@@ -144,6 +144,7 @@ def ready(ctx: click.Context, verb: str, planned: RunPlan) -> None:
         raise HostProblem(
             f"cannot make {cache}: {error.strerror}", "Check the folder's owner and free space."
         ) from error
+    require_zluda(planned)
 
 
 def require_program(wish: Wish) -> None:

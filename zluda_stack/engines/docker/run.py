@@ -24,7 +24,6 @@ from zluda_stack.plan.run import Mount, RunPlan
 
 _ON_GPU = "on-gpu"
 _FOR_ON_GPU = frozenset({"ON_GPU_FRONT", "ON_GPU_TRACE"})
-
 _IN_FRONT = frozenset({"LD_AUDIT", "LD_PRELOAD"})
 _FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
 _SIGNALLED = 128
