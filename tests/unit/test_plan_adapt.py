@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.unit.command_line import NO_GPU, run
 from zluda_stack.errors import PlanRefused
 from zluda_stack.plan.adapt import LABEL, Adaptation, Parts, SourceImage, adapt, default_tag
 from zluda_stack.render.adapt import quoted, render_adaptation
@@ -106,3 +107,10 @@ def test_the_dockerfile_runs_nothing_of_the_image_and_keeps_odd_values() -> None
 
 def test_a_word_of_a_dockerfile_is_quoted() -> None:
     assert quoted('a"$b\\') == r'"a\"\$b\\"'
+
+
+def test_without_a_card_here_its_target_must_be_named() -> None:
+    told = run("--host-facts", str(NO_GPU), "adapt", "some/image")
+    assert told.code == 4
+    assert "which card the image is for is not known" in told.err
+    assert "--gpu gfx1100" in told.err

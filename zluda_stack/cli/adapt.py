@@ -41,8 +41,9 @@ def adapt(
 ) -> None:
     """Make an image of IMAGE in which CUDA programs find ZLUDA and ROCm's libraries first.
 
-    IMAGE stays as it is, and nothing of it is run. The new image keeps its entrypoint, its user
-    and its settings. Needs the inference image of the card's target, and no GPU.
+    IMAGE stays as it is, and nothing of it is run but its loader. The new image keeps its
+    entrypoint, its user and its settings. Needs the inference image of the card's target, and
+    no GPU: --gpu gfx1100 names the card.
     """
     from zluda_stack.engines.docker import adapt as engine
     from zluda_stack.engines.docker import containers
@@ -71,9 +72,15 @@ def _plan(ctx: click.Context, flags: dict[str, object]) -> Plan:
     from zluda_stack.plan.run import gpu_plan
 
     configured = context.configured(ctx, flags)
-    plan = gpu_plan(context.facts(ctx, configured.settings), configured, context.catalog())
-    for lack in hindrances(plan):
-        raise HostProblem(lack.message, lack.hint)
+    try:
+        plan = gpu_plan(context.facts(ctx, configured.settings), configured, context.catalog())
+    except HostProblem as lack:
+        raise HostProblem(
+            f"which card the image is for is not known: {lack.message}",
+            "Name its target, such as --gpu gfx1100.",
+        ) from lack
+    for need in hindrances(plan):
+        raise HostProblem(need.message, need.hint)
     return plan
 
 

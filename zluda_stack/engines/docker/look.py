@@ -63,7 +63,7 @@ class Files:
 
     def exists(self, path: str) -> bool:
         """True for a file, a folder, or a link, wherever that leads."""
-        return self._archive(path) is not None
+        return self._opened(path) is not None
 
     def read(self, path: str) -> bytes | None:
         """What is in the file at `path`; None when there is none, or one that is too large."""
@@ -94,15 +94,23 @@ class Files:
                     yield file.read().decode(errors="replace")
 
     def _archive(self, path: str) -> bytes | None:
+        opened = self._opened(path)
+        if opened is None or opened[1] > _MOST_BYTES:
+            return None
+        return b"".join(opened[0])
+
+    def _opened(self, path: str) -> tuple[Iterator[bytes], int] | None:
+        """What is at `path` as an archive that is not read yet, and the size of a file there.
+
+        A folder can hold gigabytes, so that must not be read only to see that it is there.
+        """
         from docker.errors import NotFound
 
         try:
             stream, stat = self._container.get_archive(path)
         except NotFound:
             return None
-        if stat is not None and stat["size"] > _MOST_BYTES:
-            return None
-        return b"".join(stream)
+        return iter(stream), 0 if stat is None else stat["size"]
 
 
 @contextmanager
