@@ -215,8 +215,9 @@ def cli(ctx: click.Context) -> None:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the program with `argv` (sys.argv without the program's name when None).
 
-    Returns the exit code, always one of ExitCode. Nothing is raised: what went wrong is told
-    on stderr in one line, with the next step in another, or on stdout as JSON under --json.
+    Returns the exit code: one of ExitCode, or that of the program that `run` ran. Nothing is
+    raised: what went wrong is told on stderr in one line, with the next step in another, or on
+    stdout as JSON under --json.
     """
     _prepare_streams()
     arguments = list(sys.argv[1:] if argv is None else argv)
