@@ -6,6 +6,7 @@
 #   docker compose -f compose/inference.yml up --build    (with a Radeon card)
 #   docker compose -f compose/cpu.yml up --build          (without)
 #
+# ZLUDA_STACK_PROFILE=native in the environment chooses a card for compose/native.yml, without ZLUDA.
 # HSA_OVERRIDE_GFX_VERSION (such as 10.3.0) in the environment makes the card pass for another target.
 # Other settings in compose/.env are kept. Nothing here needs root.
 set -eu
@@ -17,6 +18,7 @@ hashes_file=$folder/secrets/api_key_hashes
 # Where /sys and /dev of this host are; the tests have others.
 root=${HOST_ROOT:-}
 kfd=$root/dev/kfd
+profile=${ZLUDA_STACK_PROFILE:-translated}
 umask 077
 
 usage() {
@@ -26,6 +28,7 @@ Usage: sh $0
 Write $env_file, with what only this host knows of itself, and make an API key
 beside it. Other settings in that file are kept. It takes no arguments and needs no root.
 
+ZLUDA_STACK_PROFILE=native in the environment chooses a card for native.yml, without ZLUDA.
 HSA_OVERRIDE_GFX_VERSION (such as 10.3.0) in the environment makes the card pass for another target.
 USAGE
 }
@@ -38,33 +41,69 @@ fail() {
     exit 1
 }
 
+# Fill `server` and `compose_file` with what computes for the profile, and where it is described.
+read_profile() {
+    case $profile in
+    translated) server=ZLUDA compose_file=inference.yml ;;
+    native) server='the native profile' compose_file=native.yml ;;
+    *)
+        say "error: ZLUDA_STACK_PROFILE=$profile is no profile"
+        say "hint: It is translated or native."
+        exit 1
+        ;;
+    esac
+}
+
 # The gfx target for gfx_target_version (major * 10000 + minor * 100 + stepping).
 target_name() { printf 'gfx%d%x%x' $(($1 / 10000)) $(($1 / 100 % 100)) $(($1 % 100)); }
 
-# For a target that ZLUDA supports: "discrete" or "integrated", and the target whose rocBLAS kernels
+# For a target that the profile serves: "discrete" or "integrated", and the target whose rocBLAS kernels
 # it computes with, which is itself, or another with the HSA_OVERRIDE_GFX_VERSION that goes with it,
 # or "none". Nothing for any other target.
 support() {
-    case $1 in
-    gfx1010) echo "discrete gfx1010" ;;
-    gfx1011) echo "discrete none" ;;
-    gfx1012) echo "discrete gfx1012" ;;
-    gfx1030) echo "discrete gfx1030" ;;
-    gfx1031) echo "discrete gfx1030 10.3.0" ;;
-    gfx1032) echo "discrete gfx1030 10.3.0" ;;
-    gfx1034) echo "discrete gfx1030 10.3.0" ;;
-    gfx1035) echo "integrated gfx1030 10.3.0" ;;
-    gfx1036) echo "integrated none" ;;
-    gfx1100) echo "discrete gfx1100" ;;
-    gfx1101) echo "discrete gfx1101" ;;
-    gfx1102) echo "discrete gfx1102" ;;
-    gfx1103) echo "integrated gfx1103" ;;
-    gfx1150) echo "integrated gfx1150" ;;
-    gfx1151) echo "integrated gfx1151" ;;
-    gfx1152) echo "integrated none" ;;
-    gfx1153) echo "integrated none" ;;
-    gfx1200) echo "discrete gfx1200" ;;
-    gfx1201) echo "discrete gfx1201" ;;
+    case $profile.$1 in
+    translated.gfx1010) echo "discrete gfx1010" ;;
+    translated.gfx1011) echo "discrete none" ;;
+    translated.gfx1012) echo "discrete gfx1012" ;;
+    translated.gfx1030) echo "discrete gfx1030" ;;
+    translated.gfx1031) echo "discrete gfx1030 10.3.0" ;;
+    translated.gfx1032) echo "discrete gfx1030 10.3.0" ;;
+    translated.gfx1034) echo "discrete gfx1030 10.3.0" ;;
+    translated.gfx1035) echo "integrated gfx1030 10.3.0" ;;
+    translated.gfx1036) echo "integrated none" ;;
+    translated.gfx1100) echo "discrete gfx1100" ;;
+    translated.gfx1101) echo "discrete gfx1101" ;;
+    translated.gfx1102) echo "discrete gfx1102" ;;
+    translated.gfx1103) echo "integrated gfx1103" ;;
+    translated.gfx1150) echo "integrated gfx1150" ;;
+    translated.gfx1151) echo "integrated gfx1151" ;;
+    translated.gfx1152) echo "integrated none" ;;
+    translated.gfx1153) echo "integrated none" ;;
+    translated.gfx1200) echo "discrete gfx1200" ;;
+    translated.gfx1201) echo "discrete gfx1201" ;;
+    native.gfx900) echo "discrete gfx900" ;;
+    native.gfx906) echo "discrete gfx906" ;;
+    native.gfx908) echo "discrete gfx908" ;;
+    native.gfx90a) echo "discrete gfx90a" ;;
+    native.gfx942) echo "discrete gfx942" ;;
+    native.gfx950) echo "discrete gfx950" ;;
+    native.gfx1010) echo "discrete gfx1010" ;;
+    native.gfx1012) echo "discrete gfx1012" ;;
+    native.gfx1030) echo "discrete gfx1030" ;;
+    native.gfx1031) echo "discrete gfx1030 10.3.0" ;;
+    native.gfx1032) echo "discrete gfx1030 10.3.0" ;;
+    native.gfx1034) echo "discrete gfx1030 10.3.0" ;;
+    native.gfx1035) echo "integrated gfx1030 10.3.0" ;;
+    native.gfx1100) echo "discrete gfx1100" ;;
+    native.gfx1101) echo "discrete gfx1101" ;;
+    native.gfx1102) echo "discrete gfx1102" ;;
+    native.gfx1103) echo "integrated gfx1103" ;;
+    native.gfx1150) echo "integrated gfx1150" ;;
+    native.gfx1151) echo "integrated gfx1151" ;;
+    native.gfx1152) echo "integrated none" ;;
+    native.gfx1153) echo "integrated none" ;;
+    native.gfx1200) echo "discrete gfx1200" ;;
+    native.gfx1201) echo "discrete gfx1201" ;;
     esac
 }
 
@@ -103,7 +142,7 @@ GIVEN
 # Why a card cannot be used for whose target `support` says $1; nothing when it can.
 hindrance() {
     case $1 in
-    '') echo "which ZLUDA does not support" ;;
+    '') echo "which $server does not support" ;;
     *" none")
         [ -n "$given" ] || echo "for which rocBLAS has no kernels; HSA_OVERRIDE_GFX_VERSION can name" \
             "a target that has some (unproven)"
@@ -147,7 +186,7 @@ apply_override() {
     kernels=$(target_name "$(echo "$given" | awk -F. '{ print $1 * 10000 + $2 * 100 + $3 }')")
     case $(support "$kernels") in
     *" $kernels") ;;
-    '') fail "$given makes the card pass for $kernels, which ZLUDA does not support" ;;
+    '') fail "$given makes the card pass for $kernels, which $server does not support" ;;
     *) fail "$given makes the card pass for $kernels, for which rocBLAS has no kernels" ;;
     esac
 }
@@ -218,6 +257,7 @@ if [ $# -gt 0 ]; then
     say "hint: sh $0 --help"
     exit 2
 fi
+read_profile
 read_override
 choose_card
 if [ -n "$target" ] && [ ! -e "$kfd" ]; then
@@ -230,8 +270,8 @@ write_env
 say "wrote $env_file; the API key is in $key_file"
 if [ -n "$target" ]; then
     say "card: $target at $render_node"
-    say_next inference.yml cpu.yml
+    say_next $compose_file cpu.yml
 else
-    say "no AMD card that can be used is here, so inference.yml cannot run"
+    say "no AMD card that can be used is here, so $compose_file cannot run"
     say_next cpu.yml
 fi

@@ -13,6 +13,7 @@ from msgspec import Meta, Struct
 EngineWish = Literal["auto", "docker", "embedded"]
 ClientWish = Literal["none", "claude", "openai", "vscode"]
 PassthroughWish = Literal["auto", "devices", "cdi", "runtime"]
+Profile = Literal["translated", "native"]
 ZludaMethod = Literal["source", "release", "path"]
 CudaMethod = Literal["wheels", "apt"]
 
@@ -33,6 +34,10 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
     name: Name = "default"
     engine: Annotated[EngineWish, Meta(description="How the stack runs.")] = "auto"
+    profile: Annotated[
+        Profile,
+        Meta(description="What computes on a card: CUDA through ZLUDA, or a native ROCm build."),
+    ] = "translated"
     gpu: Annotated[
         str,
         Meta(

@@ -73,9 +73,9 @@ def test_c15_only_the_published_port_is_bound_and_all_listens_inside(bind: str) 
     assert "/dev/tcp/127.0.0.1/$1" in healthy
 
 
-@pytest.mark.parametrize("image", ["llama-cpu", "inference"])
-def test_c15_a_server_in_a_container_listens_where_the_endpoint_reaches_it(image: str) -> None:
-    serve = (paths.images() / image / "serve").read_text()
+@pytest.mark.parametrize("script", ["llama-cpu/serve", "_scripts/serve-on-card"])
+def test_c15_a_server_in_a_container_listens_where_the_endpoint_reaches_it(script: str) -> None:
+    serve = (paths.images() / script).read_text()
     assert re.search(r"--host 0\.0\.0\.0\b", serve)
 
 

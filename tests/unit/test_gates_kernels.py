@@ -140,7 +140,7 @@ def test_a_damaged_index_is_refused_in_our_words(tmp_path: Path, place: int, jun
 
 def keep(folder: Path, target: str) -> subprocess.CompletedProcess[str]:
     """Run the script that the image is built with on the library folder."""
-    script = paths.images() / "inference/keep-kernels"
+    script = paths.images() / "_scripts/keep-kernels"
     return subprocess.run(
         [str(script), str(folder), target], capture_output=True, text=True, check=False
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shutil
 import stat
 import subprocess
@@ -14,11 +15,11 @@ import pytest
 from tests.unit.fake_host import CPU, RX_7900_XTX, FakeHost
 from tests.unit.planning import plan_for
 from zluda_stack.catalog.load import load
-from zluda_stack.catalog.schema import ZludaSupport
 from zluda_stack.errors import PlanRefused
 from zluda_stack.host.kfd import gfx_name
 from zluda_stack.host.probe import probe
 from zluda_stack.plan.gpu_override import OVERRIDE
+from zluda_stack.plan.gpu_target import serves
 from zluda_stack.render.host_env import render_host_env
 
 GIB = 1 << 30
@@ -36,7 +37,7 @@ class Project:
         self.compose = folder / "clone/compose"
         self.compose.mkdir(parents=True)
         (self.compose / "host-env.sh").write_text(render_host_env(load()))
-        for name in ("inference.yml", "cpu.yml"):
+        for name in ("inference.yml", "native.yml", "cpu.yml"):
             (self.compose / name).touch()
         self.host = FakeHost(folder / "host")
 
@@ -48,17 +49,18 @@ class Project:
         self.host.with_kfd().with_node(node, RX_7900_XTX | own, vram_bytes=gib * GIB)
         self.host.with_render_node(minor, gtt_bytes=None if gtt_gib is None else gtt_gib * GIB)
 
-    def run(self, shell: str = "sh", *, override: str = "") -> str:
+    def run(self, shell: str = "sh", *, override: str = "", profile: str = "") -> str:
         """What the script says; it must succeed."""
-        done = self.start(shell, override=override)
+        done = self.start(shell, override=override, profile=profile)
         assert done.returncode == 0, done.stderr
         return done.stderr
 
     def start(
-        self, shell: str = "sh", *arguments: str, override: str = ""
+        self, shell: str = "sh", *arguments: str, override: str = "", profile: str = ""
     ) -> subprocess.CompletedProcess[str]:
-        """Run the script with this HSA_OVERRIDE_GFX_VERSION in the environment."""
+        """Run the script with this HSA_OVERRIDE_GFX_VERSION and profile in the environment."""
         own = {"HOST_ROOT": str(self.host.root), OVERRIDE: override}
+        own["ZLUDA_STACK_PROFILE"] = profile
         script = [shell, str(self.compose / "host-env.sh"), *arguments]
         return subprocess.run(
             script, env=os.environ | own, capture_output=True, text=True, check=False
@@ -73,6 +75,25 @@ class Project:
 @pytest.fixture
 def project(tmp_path: Path) -> Project:
     return Project(tmp_path)
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_the_native_profile_takes_a_card_that_zluda_does_not_serve(
+    project: Project, shell: str
+) -> None:
+    project.card(1, 128, 90010)
+    assert "gfx90a, which ZLUDA does not support" in project.run(shell)
+    assert "ZLUDA_STACK_GPU" not in project.env()
+    said = project.run(shell, profile="native")
+    assert "native.yml up --build" in said
+    assert project.env()["ZLUDA_STACK_GPU"] == "gfx90a"
+
+
+def test_a_profile_that_there_is_not_is_refused(project: Project) -> None:
+    done = project.start(profile="webui")
+    assert done.returncode == 1
+    assert "ZLUDA_STACK_PROFILE=webui is no profile" in done.stderr
+    assert not (project.compose / ".env").exists()
 
 
 @pytest.mark.parametrize("shell", SHELLS)
@@ -235,9 +256,11 @@ def test_a_card_whose_device_node_is_missing_is_skipped(project: Project, missin
 
 
 def test_the_script_names_every_target_as_the_program_does() -> None:
-    supported = [gpu for gpu in load().gpus.values() if gpu.zluda is ZludaSupport.YES]
+    every = load().gpus.values()
     script = render_host_env(load())
-    assert [gpu.target for gpu in supported if f"    {gpu.target}) " not in script] == []
+    for profile in ("translated", "native"):
+        named = re.findall(rf"^    {profile}\.(gfx[0-9a-f]+)\) ", script, re.MULTILINE)
+        assert named == [gpu.target for gpu in every if serves(profile, gpu)]
     assert gfx_name(90010) == "gfx90a"
     assert "printf 'gfx%d%x%x'" in script
 

@@ -122,11 +122,17 @@ def test_the_server_on_a_card_gets_the_batch_and_the_layers_of_the_plan(
     for name, text in (("find-model", "echo /m.gguf"), ("fake-server", 'echo "$*"')):
         (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
         (tmp_path / name).chmod(0o755)
-    serve = (paths.images() / "inference" / "serve").read_text()
+    serve = (paths.images() / "_scripts/serve-on-card").read_text()
     (tmp_path / "serve").write_text(serve.replace("/opt/llama/llama-server", "fake-server"))
     told = subprocess.run(
         ["bash", str(tmp_path / "serve")],
-        env={"PATH": f"{tmp_path}:{os.environ['PATH']}", "PORT": "1", "CONTEXT": "8192", **fitted},
+        env={
+            "PATH": f"{tmp_path}:{os.environ['PATH']}",
+            "PORT": "1",
+            "CONTEXT": "8192",
+            "DEVICE": "CUDA0",
+            **fitted,
+        },
         capture_output=True,
         text=True,
         check=True,
@@ -213,7 +219,7 @@ def libraries(tmp_path: Path) -> Path:
 
 
 def test_only_kernels_of_the_target_and_files_of_no_target_are_kept(libraries: Path) -> None:
-    told = script("inference/keep-kernels", str(libraries), "gfx1100")
+    told = script("_scripts/keep-kernels", str(libraries), "gfx1100")
     assert told.returncode == 0, told.stderr
     left = {str(path.relative_to(libraries)) for path in libraries.rglob("*") if path.is_file()}
     assert left == {
@@ -234,7 +240,7 @@ def test_only_kernels_of_the_target_and_files_of_no_target_are_kept(libraries: P
 def test_a_target_for_which_rocblas_has_no_kernel_stops_the_build(
     libraries: Path, target: str
 ) -> None:
-    told = script("inference/keep-kernels", str(libraries), target)
+    told = script("_scripts/keep-kernels", str(libraries), target)
     assert told.returncode == 1
     assert f"no kernels for {target}" in told.stderr
 
@@ -242,7 +248,7 @@ def test_a_target_for_which_rocblas_has_no_kernel_stops_the_build(
 @pytest.mark.parametrize("target", ["", "RX 7900", "gfx1100*"])
 def test_what_is_no_target_removes_nothing(libraries: Path, target: str) -> None:
     before = sorted(libraries.rglob("*"))
-    told = script("inference/keep-kernels", str(libraries), target)
+    told = script("_scripts/keep-kernels", str(libraries), target)
     assert told.returncode == 1
     assert "must be a gfx target" in told.stderr
     assert sorted(libraries.rglob("*")) == before
@@ -251,13 +257,13 @@ def test_what_is_no_target_removes_nothing(libraries: Path, target: str) -> None
 def test_a_library_gets_its_unversioned_name_from_the_newest(tmp_path: Path) -> None:
     for name in ("libamdhip64.so.6", "libamdhip64.so.10", "librocblas.so.4", "librocblas.so"):
         (tmp_path / name).write_text(name)
-    told = script("inference/link-libraries", str(tmp_path), "libamdhip64", "librocblas")
+    told = script("_scripts/link-libraries", str(tmp_path), "libamdhip64", "librocblas")
     assert told.returncode == 0, told.stderr
     assert (tmp_path / "libamdhip64.so").read_text() == "libamdhip64.so.10"
     assert not (tmp_path / "librocblas.so").is_symlink()
 
 
 def test_a_library_that_is_not_there_at_all_is_named(tmp_path: Path) -> None:
-    told = script("inference/link-libraries", str(tmp_path), "librocblas")
+    told = script("_scripts/link-libraries", str(tmp_path), "librocblas")
     assert told.returncode == 1
     assert "has no librocblas.so.*" in told.stderr

@@ -105,6 +105,7 @@ def _contradictions(catalog: Catalog) -> Iterator[tuple[str, str, str]]:
     for key, name, known in (
         ("variant", defaults.variant, catalog.variants.keys()),
         ("combination", defaults.combination, catalog.combinations.keys()),
+        ("native", defaults.native, catalog.combinations.keys()),
         ("model", defaults.model, catalog.models.keys()),
     ):
         if name not in known:

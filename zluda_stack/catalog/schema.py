@@ -384,11 +384,13 @@ class Defaults(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The catalogue's own choices where the user made none.
 
     `context_ceiling` bounds the context length, in tokens, that is chosen without being asked:
-    a model trained for more would otherwise reserve memory that nobody wanted.
+    a model trained for more would otherwise reserve memory that nobody wanted. `native` is the
+    combination of the native profile.
     """
 
     variant: str
     combination: str
+    native: str
     model: str
     context_ceiling: int
     port: int

@@ -122,8 +122,13 @@ def _for_stack(ctx: click.Context, flags: dict[str, object], *, dry_run: bool) -
             f"the stack {name} computes on the CPU, and kernels are for a GPU",
             "Name another with --name, or start one on a card.",
         )
+    if plan.profile == "native":
+        raise UsageError(
+            f"the stack {name} is of the native profile: its kernels came with its image",
+            "There is nothing to do.",
+        )
     file = compose.compose_file(StackFolder(paths.stack(name)).project)
-    terminal = () if is_terminal() else ("--no-TTY",)
+    terminal = () if is_terminal() else ("-T",)
     for service in plan.services:
         if service.build != "inference":
             continue

@@ -9,10 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from msgspec import structs
+from msgspec import Struct, structs
 
 from zluda_stack.catalog.schema import Catalog
-from zluda_stack.plan.images import inference_tag
+from zluda_stack.plan.images import server_tag
 from zluda_stack.plan.passthrough import RUNTIME, Passthrough, Way
 from zluda_stack.plan.types import (
     EndpointPlan,
@@ -25,8 +25,6 @@ from zluda_stack.plan.types import (
 from zluda_stack.plan.variables import by_program, optional, required
 
 CPU_VOLUMES: tuple[str, ...] = ("models",)
-# ZLUDA compiles kernels at first use, for minutes; until then the server is starting, not ill.
-_FIRST_START_S = 3600
 _CPU_START_S = 600
 # llama.cpp's server takes up to 28 s to end after SIGTERM, and the endpoint waits for requests.
 _STOP_S = 60
@@ -37,6 +35,25 @@ _PART = re.compile(r"(?P<stem>.*)-00001-of-(?P<count>[0-9]{5})\.gguf")
 _OWN_GID = "10001"
 _SERVER = "inference"
 FETCHER = "model"
+
+
+class _OnCard(Struct, frozen=True, kw_only=True):
+    """How a server that computes on cards differs from others, by what it is built with.
+
+    `device` is llama.cpp's name of the first card without its number; `start_s` how long the server
+    may be starting, and not ill; `caches` whether it compiles kernels that a volume keeps.
+    """
+
+    device: str
+    start_s: int
+    caches: bool
+
+
+# By image. ZLUDA compiles kernels at first use, for minutes; without it only the model is read.
+_ON_CARD = {
+    "inference": _OnCard(device="CUDA", start_s=3600, caches=True),
+    "native": _OnCard(device="ROCm", start_s=1800, caches=False),
+}
 # What the host's .env calls a card, by the way in which it is passed.
 _NAMES: dict[Way, str] = {
     "devices": "HOST_RENDER_NODE",
@@ -52,8 +69,12 @@ def gpu_services(
     gpus: tuple[GpuDevice, ...],
     entry: Passthrough,
 ) -> tuple[Service, ...]:
-    """The model fetcher, a CUDA-only server for each card and the endpoint, in starting order."""
-    server = _server(catalog, model, "inference", inference_tag(required("ZLUDA_STACK_GPU")))
+    """The model fetcher, a server for each card, which never computes on the CPU, and the endpoint.
+
+    They are in starting order. `images` say what computes on the cards.
+    """
+    images = tuple(images)
+    server = _card_server(catalog, images, model)
     replicas = (_on_gpu(server, number, entry) for number in range(1, len(gpus) + 1))
     return _around(catalog, images, model, tuple(replicas))
 
@@ -66,12 +87,15 @@ def spread_services(
     entry: Passthrough,
 ) -> tuple[Service, ...]:
     """As `gpu_services`, with one server that spreads the model over all cards."""
-    server = _server(catalog, model, "inference", inference_tag(required("ZLUDA_STACK_GPU")))
+    images = tuple(images)
+    server = _card_server(catalog, images, model)
     return _around(catalog, images, model, (_on_all(server, gpus, entry),))
 
 
-def gpu_volumes(servers: int) -> tuple[str, ...]:
-    """The named volumes of a stack with so many servers on cards."""
+def gpu_volumes(images: Iterable[ImagePlan], servers: int) -> tuple[str, ...]:
+    """The named volumes of a stack of these images with so many servers on cards."""
+    if not _ON_CARD[_card_image(images)].caches:
+        return CPU_VOLUMES
     return (*CPU_VOLUMES, *(_cache(number) for number in range(1, servers + 1)))
 
 
@@ -209,8 +233,18 @@ def _server(catalog: Catalog, model: ModelPlan, build: str, tag: str) -> Service
     )
 
 
+def _card_image(images: Iterable[ImagePlan]) -> str:
+    return next(image.name for image in images if image.name in _ON_CARD)
+
+
+def _card_server(catalog: Catalog, images: Iterable[ImagePlan], model: ModelPlan) -> Service:
+    name = _card_image(images)
+    return _server(catalog, model, name, server_tag(name, required("ZLUDA_STACK_GPU")))
+
+
 def _on_gpu(server: Service, number: int, entry: Passthrough) -> Service:
-    """Replica `number`, from 1, of `server`: with a card and a kernel cache of its own."""
+    """Replica `number`, from 1, of `server`: with a card and, if any, a kernel cache of its own."""
+    kind = _ON_CARD[server.build or ""]
     # The image's entrypoint exports it only when it is not empty: an empty
     # HSA_OVERRIDE_GFX_VERSION hides every GPU (case C06).
     own = {
@@ -223,8 +257,8 @@ def _on_gpu(server: Service, number: int, entry: Passthrough) -> Service:
         name=_SERVER + _suffix(number, "-"),
         environment=server.environment | own,
         group_add=_groups(number, entry),
-        volumes=(f"{_cache(number)}:/cache",),
-        health=_health(int(server.environment["PORT"]), start_period=_FIRST_START_S),
+        volumes=(f"{_cache(number)}:/cache",) if kind.caches else (),
+        health=_health(int(server.environment["PORT"]), start_period=kind.start_s),
     )
     return _with_card(replica, number, entry.way)
 
@@ -233,8 +267,9 @@ def _on_all(server: Service, gpus: tuple[GpuDevice, ...], entry: Passthrough) ->
     """`server` with all `gpus`; the model's layers are divided among them as .env says."""
     numbers = range(1, len(gpus) + 1)
     replicas = [_on_gpu(server, number, entry) for number in numbers]
+    device = _ON_CARD[server.build or ""].device
     spread = {
-        "DEVICES": ",".join(f"CUDA{number - 1}" for number in numbers),
+        "DEVICES": ",".join(f"{device}{number - 1}" for number in numbers),
         "TENSOR_SPLIT": by_program("ZLUDA_STACK_TENSOR_SPLIT"),
     }
     if entry.way == "runtime":

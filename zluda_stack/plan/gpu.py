@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import islice
 
 from msgspec import Struct
 
@@ -23,6 +24,7 @@ from zluda_stack.plan.gpu_reach import (
     why_no_gpu,
     wsl_notice,
 )
+from zluda_stack.plan.gpu_target import native_way, serves
 from zluda_stack.plan.gpu_wish import Wanted, Wish, read_wish
 from zluda_stack.plan.types import GpuDevice, Notice, SkippedGpu
 from zluda_stack.settings import Configured
@@ -57,6 +59,7 @@ def choose_gpu(facts: HostFacts, configured: Configured, catalog: Catalog) -> Ch
         cards=cards_of(facts, configured, catalog),
         override=valid_override(facts, configured),
         stack=configured.settings.name,
+        profile=configured.settings.profile,
     )
     if configured.settings.engine == "embedded":
         return _embedded(host, wish, configured)
@@ -90,7 +93,24 @@ def _automatic(host: Host) -> Choice:
     refuse_hidden(host.facts)
     skipped = _skipped(host, (), {})
     because = why_no_gpu(host.facts, skipped)
-    return Choice(gpus=(), because=because, skipped=skipped, warnings=wsl_notice(host.facts))
+    warnings = (*wsl_notice(host.facts), *_other_profile(host))
+    return Choice(gpus=(), because=because, skipped=skipped, warnings=warnings)
+
+
+def _other_profile(host: Host) -> tuple[Notice, ...]:
+    """That a card of this host, which is not used, has a way without translation."""
+    if host.profile == "native":
+        return ()
+    native = (card for card in host.cards if card.known and serves("native", card.known))
+    return tuple(
+        Notice(
+            code="native-profile",
+            message=f"{card.label} is not used, since ZLUDA cannot serve it",
+            hint=native_way(card.known),
+        )
+        for card in islice(native, 1)
+        if card.known is not None
+    )
 
 
 def _every(host: Host) -> Choice:
@@ -152,7 +172,7 @@ def _elsewhere(host: Host, target: Gpu) -> Choice:
         message=f"{target.target} was asked for, but {here(host)}",
         hint=f"Render or build here, and run where the card is. {CPU_WAY}",
     )
-    kernels = choose_kernels(host.catalog, target, host.override)
+    kernels = choose_kernels(host.catalog, target, host.override, host.profile)
     return Choice(
         gpus=(_device(host, target, kernels, None),),
         because=f"{target.target} was asked for",
@@ -168,8 +188,9 @@ def _taken(host: Host, chosen: Iterable[Card], reasons: dict[int, str]) -> Choic
     for card in cards:
         refuse_unreachable(host.facts, card)
     target = _one_target(cards)
-    kernels = choose_kernels(host.catalog, target, host.override)
-    because = f"{cards[0].label} is here and ZLUDA supports it"
+    kernels = choose_kernels(host.catalog, target, host.override, host.profile)
+    served = "the native profile serves" if host.profile == "native" else "ZLUDA supports"
+    because = f"{cards[0].label} is here and {served} it"
     if len(cards) > 1:
         because = f"{len(cards)} such cards are here, and each gets a model server of its own"
     return Choice(
@@ -181,7 +202,7 @@ def _taken(host: Host, chosen: Iterable[Card], reasons: dict[int, str]) -> Choic
 
 
 def _one_target(cards: tuple[Card, ...]) -> Gpu:
-    """The gfx target of all `cards`, which ZLUDA serves. Raises PlanRefused for several."""
+    """The gfx target of all `cards`, which the profile serves. Raises PlanRefused for several."""
     targets = {card.known.target: card.known for card in cards if card.known is not None}
     if len(targets) == 1:
         return next(iter(targets.values()))

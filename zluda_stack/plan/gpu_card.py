@@ -10,19 +10,21 @@ from zluda_stack.catalog.schema import Catalog, Gpu
 from zluda_stack.host.facts import GpuFacts, HostFacts
 from zluda_stack.plan.gpu_override import given_override
 from zluda_stack.plan.gpu_target import hindrance
-from zluda_stack.settings import Configured
+from zluda_stack.settings import Configured, Profile
 
 
 class Card(Struct, frozen=True, kw_only=True):
     """`index` is its number in `zluda-stack gpus`; `known` its target's entry in the catalogue.
 
-    `overridden` is True when the user's override makes it pass for another target.
+    `overridden` is True when the user's override makes it pass for another target; `profile` is
+    what it is to compute with.
     """
 
     index: int
     facts: GpuFacts
     known: Gpu | None
     overridden: bool
+    profile: Profile = "translated"
 
     @property
     def label(self) -> str:
@@ -53,12 +55,12 @@ class Card(Struct, frozen=True, kw_only=True):
 
     @property
     def trouble(self) -> str | None:
-        """Why it cannot be served through ZLUDA, None when it can."""
+        """Why the profile cannot serve it, None when it can."""
         if self.facts.gfx_target is None:
             return "this kernel does not tell its gfx target"
         if self.known is None:
             return f"{self.facts.gfx_target} is not in the catalogue"
-        return hindrance(self.known, overridden=self.overridden)
+        return hindrance(self.known, overridden=self.overridden, profile=self.profile)
 
     @property
     def rank(self) -> tuple[bool, int, int]:
@@ -75,6 +77,7 @@ def cards_of(facts: HostFacts, configured: Configured, catalog: Catalog) -> tupl
             facts=gpu,
             known=catalog.gpus.get(gpu.gfx_target or ""),
             overridden=overridden,
+            profile=configured.settings.profile,
         )
         for index, gpu in enumerate(facts.gpus)
     )

@@ -5,18 +5,19 @@ from __future__ import annotations
 from msgspec import Struct
 
 from zluda_stack.catalog.nearest import find_gpu, plain, suggest_gpu
-from zluda_stack.catalog.schema import Catalog, Gpu, ZludaSupport
+from zluda_stack.catalog.schema import Catalog, Gpu
 from zluda_stack.errors import PlanRefused
 from zluda_stack.host.facts import HostFacts
 from zluda_stack.plan.gpu_card import Card, best_of, listed
 from zluda_stack.plan.gpu_override import Override
 from zluda_stack.plan.gpu_reach import CPU_WAY, WSL, WSL_WAY, is_wsl_alone
-from zluda_stack.plan.gpu_target import hindrance, native_way, override_way, supported
+from zluda_stack.plan.gpu_target import hindrance, native_way, override_way, serves, supported
 from zluda_stack.plan.gpu_wish import Wanted
+from zluda_stack.settings import Profile
 
 
 class Host(Struct, frozen=True, kw_only=True):
-    """What there is to choose from, for the stack of the name `stack`.
+    """What there is to choose from, for the stack of the name `stack` and its `profile`.
 
     `override` is what the user wants the chosen to pass for.
     """
@@ -26,6 +27,7 @@ class Host(Struct, frozen=True, kw_only=True):
     cards: tuple[Card, ...]
     override: Override | None
     stack: str
+    profile: Profile
 
 
 def find(host: Host, wanted: Wanted) -> Card | Gpu:
@@ -78,9 +80,10 @@ def _served_target(host: Host, name: str) -> Gpu:
         hint = f"Nearest: {names}. " if names else ""
         there = f"Here: {listed(host.cards)}. " if host.cards else ""
         raise PlanRefused(
-            f"{name!r} is no known gfx target or card", hint + there + supported(host.catalog)
+            f"{name!r} is no known gfx target or card",
+            hint + there + supported(host.catalog, host.profile),
         )
-    problem = hindrance(gpu, overridden=host.override is not None)
+    problem = hindrance(gpu, overridden=host.override is not None, profile=host.profile)
     if problem is not None:
         raise PlanRefused(problem, ways_on(host, gpu))
     return gpu
@@ -102,7 +105,7 @@ def what_is_here(host: Host) -> str:
 def ways_on(host: Host, gpu: Gpu | None) -> str:
     """The hint for a target that is not served, or not even known: what is left for it."""
     if gpu is None:
-        return supported(host.catalog)
-    if gpu.zluda is ZludaSupport.YES:
+        return supported(host.catalog, host.profile)
+    if serves(host.profile, gpu):
         return f"{override_way(gpu, host.catalog)} {CPU_WAY}"
-    return f"{native_way(gpu)} {supported(host.catalog)}"
+    return f"{native_way(gpu)} {supported(host.catalog, host.profile)}"

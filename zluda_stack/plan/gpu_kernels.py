@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from zluda_stack.catalog.schema import Catalog, Gpu, ZludaSupport
+from zluda_stack.catalog.schema import Catalog, Gpu
 from zluda_stack.errors import PlanRefused
 from zluda_stack.plan.gpu_override import WITHOUT, Override
 from zluda_stack.plan.gpu_reach import CPU_WAY
-from zluda_stack.plan.gpu_target import lacks_kernels, override_way, unsupported
+from zluda_stack.plan.gpu_target import lacks_kernels, override_way, serves, unsupported
+from zluda_stack.settings import Profile
 
 
 class Kernels(Struct, frozen=True, kw_only=True):
@@ -18,14 +19,16 @@ class Kernels(Struct, frozen=True, kw_only=True):
     hsa_override: str | None = None
 
 
-def choose_kernels(catalog: Catalog, gpu: Gpu, override: Override | None) -> Kernels:
+def choose_kernels(
+    catalog: Catalog, gpu: Gpu, override: Override | None, profile: Profile
+) -> Kernels:
     """The kernels for cards of the target `gpu`: those of the user's override before all others.
 
     With an override ROCm takes the card for another target, and asks for the kernels of that one.
     Raises PlanRefused when that one cannot be served.
     """
     if override is not None:
-        _refuse_unserved(catalog, gpu, override)
+        _refuse_unserved(catalog, gpu, override, profile)
         own = override.target == gpu.target
         return Kernels(target=None if own else override.target, hsa_override=override.version)
     fallback = gpu.kernel_fallback
@@ -34,12 +37,12 @@ def choose_kernels(catalog: Catalog, gpu: Gpu, override: Override | None) -> Ker
     return Kernels(target=fallback.target, hsa_override=fallback.hsa_override)
 
 
-def _refuse_unserved(catalog: Catalog, gpu: Gpu, override: Override) -> None:
+def _refuse_unserved(catalog: Catalog, gpu: Gpu, override: Override, profile: Profile) -> None:
     known = catalog.gpus.get(override.target)
     if known is None:
         problem = f"{override.target} is not in the catalogue"
-    elif known.zluda is not ZludaSupport.YES:
-        problem = unsupported(known)
+    elif not serves(profile, known):
+        problem = unsupported(known, profile)
     elif known.rocblas_kernels is False:
         problem = f"rocBLAS has no kernels for {known.target}"
     else:

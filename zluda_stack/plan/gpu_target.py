@@ -1,26 +1,36 @@
-"""What the catalogue says of a gfx target: whether it is served, and else what is left for it."""
+"""What the catalogue says of a gfx target: whether a profile serves it, and else what is left."""
 
 from __future__ import annotations
 
 from zluda_stack.catalog.schema import Catalog, Gpu, NativePath, ZludaSupport
 from zluda_stack.plan.gpu_override import version_of
+from zluda_stack.settings import Profile
 
 
-def hindrance(gpu: Gpu, *, overridden: bool) -> str | None:
+def serves(profile: Profile, gpu: Gpu) -> bool:
+    """True when what `profile` computes with supports this target."""
+    if profile == "native":
+        return gpu.native is NativePath.ROCM
+    return gpu.zluda is ZludaSupport.YES
+
+
+def hindrance(gpu: Gpu, *, overridden: bool, profile: Profile = "translated") -> str | None:
     """Why cards of this target cannot be served, None when they can (cases C07, C27).
 
     With an override they pass for another target, and need no kernels for their own.
     """
-    if gpu.zluda is not ZludaSupport.YES:
-        return unsupported(gpu)
+    if not serves(profile, gpu):
+        return unsupported(gpu, profile)
     if lacks_kernels(gpu) and not overridden:
         return f"rocBLAS has no kernels for {gpu.target}, and nobody has reported a way round"
     return None
 
 
-def unsupported(gpu: Gpu) -> str:
-    """That ZLUDA does not serve this target, and why as far as that is known."""
+def unsupported(gpu: Gpu, profile: Profile = "translated") -> str:
+    """That `profile` does not serve this target, and why as far as that is known."""
     products = f"{gpu.target} ({', '.join(gpu.products[:3])})"
+    if profile == "native":
+        return f"the native profile does not serve {products}"
     if gpu.wavefront == 32:
         return f"ZLUDA does not support {products}"
     return f"ZLUDA does not support {products}: it is wave{gpu.wavefront}, and ZLUDA needs wave32"
@@ -47,15 +57,17 @@ def native_way(gpu: Gpu) -> str:
     """What serves a target that ZLUDA does not, as a sentence."""
     if gpu.native is NativePath.ROCM:
         return (
-            "This card has a native way without translation: the native profile, llama.cpp built "
-            "with HIP for ROCm (not part of this version)."
+            "This card has a native way without translation: the native profile (--profile "
+            "native), llama.cpp built with HIP for ROCm. Nobody has tried it."
         )
     if gpu.native is NativePath.VULKAN:
         return "No ROCm kernels are left for this card: use llama.cpp's own Vulkan build."
     return "There is no known way to compute on this card."
 
 
-def supported(catalog: Catalog) -> str:
-    """The targets that are served, as a sentence."""
-    served = (gpu for gpu in catalog.gpus.values() if hindrance(gpu, overridden=False) is None)
-    return f"ZLUDA supports {', '.join(gpu.target for gpu in served)}."
+def supported(catalog: Catalog, profile: Profile = "translated") -> str:
+    """The targets that `profile` serves, as a sentence."""
+    every = catalog.gpus.values()
+    served = (gpu for gpu in every if hindrance(gpu, overridden=False, profile=profile) is None)
+    subject = "The native profile serves" if profile == "native" else "ZLUDA supports"
+    return f"{subject} {', '.join(gpu.target for gpu in served)}."

@@ -7,12 +7,12 @@ from pathlib import PurePosixPath
 from msgspec import structs
 
 from zluda_stack import __version__
-from zluda_stack.catalog.schema import Catalog, Component
+from zluda_stack.catalog.schema import Catalog, Combination, Component
 from zluda_stack.errors import PlanRefused
 from zluda_stack.plan.types import GpuDevice, ImagePlan
 from zluda_stack.plan.variables import optional, required
 from zluda_stack.plan.variant import Bases
-from zluda_stack.settings import Settings
+from zluda_stack.settings import Profile, Settings
 
 
 def gpu_images(
@@ -22,8 +22,12 @@ def gpu_images(
 
     When ZLUDA is built from source its own image comes first: its hours are then a step that can
     be repeated by itself, and the inference image takes the same stages from BuildKit's cache.
-    Raises PlanRefused for a way to come by ZLUDA that there is not.
+    Raises PlanRefused for a way to come by ZLUDA that there is not. The native profile has an image
+    of its own, with neither ZLUDA nor CUDA.
     """
+    if settings.profile == "native":
+        components = _components(catalog, {}, "native")
+        return _native(components, bases, gpu), _endpoint(components, bases)
     methods = _methods(settings, bases)
     components = _components(catalog, methods)
     inference = structs.replace(
@@ -75,7 +79,7 @@ def _inference(
     """The one image that differs by gfx target: in the compose file the host's stands for it."""
     return structs.replace(
         _image("inference", "", components, bases),
-        tag=inference_tag(gpu.target),
+        tag=server_tag("inference", gpu.target),
         arguments={
             "GFX_TARGET": gpu.target,
             "KERNEL_TARGET": gpu.kernel_target or "",
@@ -89,9 +93,28 @@ def _inference(
     )
 
 
-def inference_tag(target: str) -> str:
-    """The tag of the inference image for `target`: a gfx target, or the variable for it."""
-    return f"zluda-stack/inference:{target}"
+def _native(components: dict[str, Component], bases: Bases, gpu: GpuDevice) -> ImagePlan:
+    """llama.cpp's HIP build, which differs by gfx target as the inference image does."""
+    return structs.replace(
+        _image("native", "", components, bases),
+        tag=server_tag("native", gpu.target),
+        arguments={"GFX_TARGET": gpu.target, "KERNEL_TARGET": gpu.kernel_target or ""},
+        compose_arguments={
+            "GFX_TARGET": required("ZLUDA_STACK_GPU"),
+            "KERNEL_TARGET": optional("ZLUDA_STACK_KERNEL_TARGET"),
+        },
+    )
+
+
+def server_tag(image: str, target: str) -> str:
+    """The tag of a server's `image` for `target`: a gfx target, or the variable for it."""
+    return f"zluda-stack/{image}:{target}"
+
+
+def combination_of(catalog: Catalog, profile: Profile) -> Combination:
+    """The versions that the images of `profile` are made of."""
+    defaults = catalog.defaults
+    return catalog.combinations[defaults.native if profile == "native" else defaults.combination]
 
 
 def _endpoint(components: dict[str, Component], bases: Bases) -> ImagePlan:
@@ -109,9 +132,11 @@ def _image(name: str, tag: str, components: dict[str, Component], bases: Bases) 
     )
 
 
-def _components(catalog: Catalog, methods: dict[str, str]) -> dict[str, Component]:
-    """What images are made of: the default combination's, and those that a method has instead."""
-    combination = catalog.combinations[catalog.defaults.combination]
+def _components(
+    catalog: Catalog, methods: dict[str, str], profile: Profile = "translated"
+) -> dict[str, Component]:
+    """What images are made of: the profile's combination, and those that a method has instead."""
+    combination = combination_of(catalog, profile)
     names = (*combination.components, *methods.values())
     return {name: catalog.components[name] for name in names if name in catalog.components}
 

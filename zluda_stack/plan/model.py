@@ -18,7 +18,7 @@ from zluda_stack.plan.default_model import largest_that_fits
 from zluda_stack.plan.download import download_of
 from zluda_stack.plan.model_fit import Fitted, Room, fit
 from zluda_stack.plan.types import Decision, GpuDevice, ModelPlan, Notice
-from zluda_stack.settings import Configured
+from zluda_stack.settings import Configured, Profile
 
 # Left for other programs where nobody asked for a certain context: a desktop that opens one window
 # more must not stop the server, and what the driver itself takes was not measured on AMD's cards.
@@ -60,7 +60,7 @@ def choose_model(
     it with nothing but a line in its log), and for what does not fit.
     """
     settings = configured.settings
-    room = _room(facts, gpus, 0 if settings.context else _SPARE)
+    room = _room(facts, gpus, settings.profile, 0 if settings.context else _SPARE)
     best = None
     if room is not None and settings.model is None:
         best = largest_that_fits(catalog, room, facts.models_ready, settings.context)
@@ -85,7 +85,9 @@ def model_anywhere(facts: HostFacts, configured: Configured, catalog: Catalog) -
     return _plan(named, _usual(named, configured.settings.context, catalog.defaults))
 
 
-def _room(facts: HostFacts, gpus: tuple[GpuDevice, ...], spare: int) -> Room | None:
+def _room(
+    facts: HostFacts, gpus: tuple[GpuDevice, ...], profile: Profile, spare: int
+) -> Room | None:
     """What the cards have free; None where nobody knows, and on the CPU."""
     # In the order of the compute driver, which is that of the CUDA devices in a container.
     ordered = sorted(gpus, key=lambda gpu: gpu.index or 0)
@@ -93,7 +95,7 @@ def _room(facts: HostFacts, gpus: tuple[GpuDevice, ...], spare: int) -> Room | N
     if not gpus or len(free) < len(gpus):
         return None
     shared = any(gpu.integrated for gpu in gpus)
-    return Room(cards=free, machine=facts.memory_bytes, shared=shared, spare=spare)
+    return Room(cards=free, machine=facts.memory_bytes, shared=shared, spare=spare, profile=profile)
 
 
 def _find(facts: HostFacts, catalog: Catalog, name: str) -> _Named:
@@ -182,7 +184,7 @@ def _warnings(
     if configured.settings.model is None:
         warnings.append(words.nothing_for_coding(named.name, room))
     if fitted.split:
-        warnings.append(words.spread_over_cards(named.name, len(fitted.split)))
+        warnings.append(words.spread_over_cards(named.name, len(fitted.split), room.profile))
     if fitted.gpu_layers is not None:
         other = _other(named, catalog, room)
         warnings.append(words.partly_on_card(named.name, fitted, room, other))

@@ -13,19 +13,22 @@ from msgspec import Struct
 from zluda_stack.models.architecture import Architecture
 from zluda_stack.models.fit import BATCHES, CELLS, Needs, Serving, needs
 from zluda_stack.models.fit_split import needs_by_card
+from zluda_stack.models.flash import has_flash_kernels
+from zluda_stack.settings import Profile
 
 
 class Room(Struct, frozen=True, kw_only=True):
     """Bytes that a model can have: on each card, and in the machine for layers that do not fit.
 
     `machine` is None when it is not known. With `shared` the cards' memory is the machine's.
-    `spare` is what is left alone of each card's.
+    `spare` is what is left alone of each card's; `profile` is what computes on them.
     """
 
     cards: tuple[int, ...]
     machine: int | None = None
     shared: bool = False
     spare: int = 0
+    profile: Profile = "translated"
 
     @property
     def least(self) -> int:
@@ -89,7 +92,7 @@ def on_each(room: Room) -> Place:
     """All layers on each card."""
 
     def place(model: Architecture, context: int, batch: int) -> Fitted | None:
-        found = needs(model, Serving(context=context, batch=batch))
+        found = needs(model, _serving(model, context, batch, room))
         if found.total > room.usable:
             return None
         return Fitted(model=model, context=context, batch=batch, needs=found)
@@ -104,7 +107,7 @@ def over_all(room: Room) -> Place:
         split = _shares(len(model.layers) + 1, room.cards)
         if 0 in split:
             return None
-        found = needs_by_card(model, Serving(context=context, batch=batch), split)
+        found = needs_by_card(model, _serving(model, context, batch, room), split)
         left = [
             free - room.spare - each.total for free, each in zip(room.cards, found, strict=True)
         ]
@@ -171,9 +174,22 @@ def longest_context(model: Architecture, most: int, room: Room) -> int | None:
     return max(found, default=None)
 
 
-def smallest(model: Architecture, context: int) -> Needs:
+def smallest(model: Architecture, context: int, room: Room) -> Needs:
     """The least that one card must have for all layers with this context."""
-    return needs(model, Serving(context=context, batch=BATCHES[-1]))
+    return needs(model, _serving(model, context, BATCHES[-1], room))
+
+
+def _serving(
+    model: Architecture, context: int, batch: int, room: Room, gpu_layers: int | None = None
+) -> Serving:
+    """How the server of the room's profile is started; the CUDA build has no FlashAttention."""
+    flash = room.profile == "native" and has_flash_kernels(model)
+    return Serving(
+        context=context,
+        batch=batch,
+        attention="flash" if flash else "plain",
+        gpu_layers=gpu_layers,
+    )
 
 
 def _longest(least: Fitted, longest: int, place: Place) -> Fitted:
@@ -195,7 +211,7 @@ def _most_layers(model: Architecture, context: int, batch: int, room: Room) -> F
     low, high, best = 0, len(model.layers) + 1, None
     while high - low > 1:
         middle = (low + high) // 2
-        found = needs(model, Serving(context=context, batch=batch, gpu_layers=middle))
+        found = needs(model, _serving(model, context, batch, room, middle))
         if found.total > room.usable:
             high = middle
             continue

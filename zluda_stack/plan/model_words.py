@@ -8,7 +8,7 @@ from zluda_stack.models.architecture import Architecture
 from zluda_stack.models.fit import BATCHES, COMPARED
 from zluda_stack.plan.model_fit import Fitted, Room, longest_context, smallest
 from zluda_stack.plan.types import Decision, ModelPlan, Notice
-from zluda_stack.settings import Configured
+from zluda_stack.settings import Configured, Profile
 from zluda_stack.units import gibibytes
 
 # What the doctor asks a plan for: the decision on a model that was fitted, and a notice.
@@ -86,12 +86,13 @@ def nothing_for_coding(default: str, room: Room) -> Notice:
     )
 
 
-def spread_over_cards(name: str, count: int) -> Notice:
+def spread_over_cards(name: str, count: int, profile: Profile) -> Notice:
     """One server has all cards."""
+    server = "the HIP build" if profile == "native" else "ZLUDA"
     return Notice(
         code="spread-over-cards",
         message=f"{name} fits no card alone and is spread over {count}: nobody has shown that "
-        "ZLUDA serves several cards in one process",
+        f"{server} serves several cards in one process",
         hint="Name a smaller model, and each card gets a server of its own.",
     )
 
@@ -111,7 +112,7 @@ def refusal(
     name: str, shape: Architecture, context: int, room: Room, other: str | None
 ) -> PlanRefused:
     """Why `name` cannot be served with `context`, and what could; `other` is a model that fits."""
-    wanted = smallest(shape, context).total
+    wanted = smallest(shape, context, room).total
     message = (
         f"{name} with a context of {context} tokens takes {gibibytes(wanted)} of memory, and "
         f"{_free(room)}"
@@ -136,7 +137,7 @@ def _parts(fitted: Fitted, room: Room) -> str:
         "weights": found.weights,
         "KV cache": found.cache + found.states,
         "computing": found.compute + found.scratch,
-        "CUDA": found.runtime,
+        "ROCm" if room.profile == "native" else "CUDA": found.runtime,
     }
     told = ", ".join(f"{what} {size / 2**30:.1f}" for what, size in parts.items())
     estimate = "" if shape.name in COMPARED else f"; an estimate for {shape.name} models"

@@ -6,6 +6,7 @@ from msgspec import structs
 
 from zluda_stack.catalog.schema import Catalog
 from zluda_stack.host.facts import HostFacts
+from zluda_stack.plan.images import combination_of
 from zluda_stack.plan.resolve import resolve
 from zluda_stack.plan.types import Plan
 from zluda_stack.settings import Configured, Settings
@@ -14,11 +15,11 @@ NOWHERE = HostFacts(system="Linux", machine="x86_64", kernel="", cpu_count=1)
 
 
 def gpu_plans(catalog: Catalog, settings: Settings) -> tuple[Plan, ...]:
-    """One plan for each gfx target of the catalogue's default combination, in its order.
+    """One plan for each gfx target of the profile's combination, in its order.
 
     Of `settings`, those count that say what images are made of. Raises PlanRefused.
     """
-    targets = catalog.combinations[catalog.defaults.combination].targets
+    targets = combination_of(catalog, settings.profile).targets
     return tuple(_plan(catalog, settings, gpu=target) for target in targets)
 
 
@@ -34,6 +35,7 @@ def _plan(catalog: Catalog, settings: Settings, *, gpu: str) -> Plan:
         zluda=settings.zluda,
         cuda_toolkit=settings.cuda_toolkit,
         accept_cuda_eula=settings.accept_cuda_eula,
+        profile=settings.profile,
     )
     wished = structs.replace(made_of, engine="docker", gpu=gpu)
     return resolve(NOWHERE, Configured(settings=wished), catalog)

@@ -18,12 +18,12 @@ from zluda_stack.plan.download import DOWNLOAD
 from zluda_stack.plan.endpoint import choose_endpoint
 from zluda_stack.plan.engine_needs import engine_needs
 from zluda_stack.plan.gpu import Choice, choose_gpu, describe
-from zluda_stack.plan.images import cpu_images, gpu_images
+from zluda_stack.plan.images import combination_of, cpu_images, gpu_images
 from zluda_stack.plan.model import choose_model, model_anywhere
 from zluda_stack.plan.passthrough import Passthrough, choose_passthrough
 from zluda_stack.plan.types import Decision, EngineName, ModelPlan, Notice, Plan
 from zluda_stack.plan.variant import choose_bases
-from zluda_stack.settings import Configured, Settings
+from zluda_stack.settings import Configured, Profile, Settings
 
 _SPREAD = "{} such cards are here, and one model server spreads the model over them"
 
@@ -47,7 +47,7 @@ def resolve(facts: HostFacts, configured: Configured, catalog: Catalog) -> Plan:
     plan = Plan(
         name=settings.name,
         engine=engine,
-        headline=_headline(choice, engine),
+        headline=_headline(choice, engine, settings.profile),
         gpus=choice.gpus,
         skipped=choice.skipped,
         model=chosen.model,
@@ -63,7 +63,7 @@ def resolve(facts: HostFacts, configured: Configured, catalog: Catalog) -> Plan:
         warnings=choice.warnings
         + chosen.warnings
         + entry.warnings
-        + _unproven(choice, catalog)
+        + _unproven(choice, settings, catalog)
         + endpoint.warnings
         + _client_notices(catalog, configured, chosen.model),
         unmet=choice.unmet
@@ -73,6 +73,7 @@ def resolve(facts: HostFacts, configured: Configured, catalog: Catalog) -> Plan:
         + endpoint.unmet
         + _terms(choice, settings, catalog),
         offline=settings.offline,
+        profile=settings.profile,
     )
     if in_docker:
         anywhere = model_anywhere(facts, configured, models)
@@ -104,7 +105,7 @@ def _in_containers(
         spread = bool(plan.model.split)
         serving = containers.spread_services if spread else containers.gpu_services
         services = serving(catalog, images, anywhere, plan.gpus, entry)
-        volumes = containers.gpu_volumes(1 if spread else len(plan.gpus))
+        volumes = containers.gpu_volumes(images, 1 if spread else len(plan.gpus))
     *servers, endpoint = services
     return structs.replace(
         plan,
@@ -133,16 +134,17 @@ def require_runnable(plan: Plan) -> None:
         raise HostProblem(first.message, first.hint + more)
 
 
-def _headline(choice: Choice, engine: EngineName) -> str:
+def _headline(choice: Choice, engine: EngineName, profile: Profile) -> str:
     if choice.gpus:
-        return f"GPU {describe(choice.gpus)} through ZLUDA in Docker: {choice.because}."
+        how = "by a native ROCm build" if profile == "native" else "through ZLUDA"
+        return f"GPU {describe(choice.gpus)} {how} in Docker: {choice.because}."
     where = "in Docker" if engine == "docker" else "with the embedded engine"
     return f"CPU only, {where}: {choice.because}."
 
 
-def _unproven(choice: Choice, catalog: Catalog) -> tuple[Notice, ...]:
+def _unproven(choice: Choice, settings: Settings, catalog: Catalog) -> tuple[Notice, ...]:
     """What runs on a GPU was put together by this project; how well that is proven is said."""
-    combination = catalog.combinations[catalog.defaults.combination]
+    combination = combination_of(catalog, settings.profile)
     known = combination.provenance
     if choice.gpu is None or known.evidence is not Evidence.UNPROVEN:
         return ()
@@ -157,7 +159,7 @@ def _unproven(choice: Choice, catalog: Catalog) -> tuple[Notice, ...]:
 
 def _terms(choice: Choice, settings: Settings, catalog: Catalog) -> tuple[Notice, ...]:
     """NVIDIA's toolkit is a part of the build, under terms that only the user can accept."""
-    if choice.gpu is None or settings.accept_cuda_eula:
+    if choice.gpu is None or settings.accept_cuda_eula or settings.profile == "native":
         return ()
     where = catalog.components["cuda-toolkit"].terms
     return (
@@ -173,8 +175,11 @@ def _decisions(configured: Configured, choice: Choice, engine: EngineName) -> tu
     def because(key: str, otherwise: str) -> str:
         return f"given ({configured.origin(key)})" if configured.given(key) else otherwise
 
+    profile = configured.settings.profile
+    given = choice.gpus and configured.given("profile")
     return (
         Decision(what="engine", value=engine, because=because("engine", choice.because)),
+        *((Decision(what="profile", value=profile, because=because("profile", "")),) * bool(given)),
         Decision(
             what="gpu",
             value=choice.gpu.target if choice.gpu else "none",

@@ -79,8 +79,8 @@ class RunPlan(Struct, frozen=True, kw_only=True):
     """One container, to be started in the foreground and removed at its end.
 
     `build` is the name of the planned image that it runs, None for another; `user` is None for
-    that of the image, `entrypoint` None for its own. `volumes` are named volumes, by the path
-    they are mounted at. `keep_id` is for Podman without root: the user's ids stay the same.
+    that of the image, `entrypoint` None for its own. `keep_id` is for Podman without root: the
+    user's ids stay the same.
     """
 
     image: str
@@ -94,7 +94,6 @@ class RunPlan(Struct, frozen=True, kw_only=True):
     devices: tuple[str, ...] = ()
     runtime: str | None = None
     mounts: tuple[Mount, ...] = ()
-    volumes: dict[str, str] = {}
     tmpfs: tuple[str, ...] = ()
     environment: dict[str, str] = {}
     folder: str | None = None
@@ -110,7 +109,9 @@ def gpu_plan(facts: HostFacts, configured: Configured, catalog: Catalog) -> Plan
     DeviceMissing as `resolve` does, PlanRefused for `gpu=none`, and HostProblem when no card can
     be used.
     """
-    settings = structs.replace(configured.settings, engine="docker", model=None, context=None)
+    settings = structs.replace(
+        configured.settings, engine="docker", profile="translated", model=None, context=None
+    )
     configured = structs.replace(configured, settings=settings)
     choice = choose_gpu(facts, configured, catalog)
     if choice.gpu is None:

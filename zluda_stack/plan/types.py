@@ -8,6 +8,7 @@ import msgspec
 from msgspec import Struct
 
 from zluda_stack.catalog.schema import BaseImage, Component, Evidence, Model, Variant
+from zluda_stack.settings import Profile
 
 EngineName = Literal["docker", "embedded"]
 
@@ -204,7 +205,8 @@ class Plan(Struct, frozen=True, kw_only=True):
     `unmet` is what this machine lacks to carry the plan out; a plan with unmet needs can be
     rendered, and built elsewhere, but not run here. `services`, `images` and
     `host_environment` are for containers; the embedded engine needs none of them. `registry` is
-    asked for images before they are built. With `offline` nothing is fetched or built.
+    asked for images before they are built. With `offline` nothing is fetched or built. `profile` is
+    what computes on the cards.
     """
 
     schema: int = 1
@@ -226,6 +228,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     unmet: tuple[Notice, ...] = ()
     registry: str | None = None
     offline: bool = False
+    profile: Profile = "translated"
 
     @property
     def gpu(self) -> GpuDevice | None:

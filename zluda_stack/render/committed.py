@@ -20,6 +20,7 @@ def render_committed(catalog: Catalog) -> dict[str, str]:
     The plans behind them are for no host at all; the gfx target that one needs is in no file.
     """
     gpu = gpu_plans(catalog, Settings())[0]
+    native = gpu_plans(catalog, Settings(profile="native"))[0]
     selftest = selftest_image(gpu)
     committed = {
         "compose/host-env.sh": render_host_env(catalog),
@@ -27,7 +28,7 @@ def render_committed(catalog: Catalog) -> dict[str, str]:
         FIT_TABLE: render_fit_table(catalog),
         "compose/selftest.yml": render_compose(selftest_plan(gpu)),
     }
-    for plan in (cpu_plan(catalog, Settings()), gpu):
+    for plan in (cpu_plan(catalog, Settings()), gpu, native):
         kept = {compose_path(plan), *map(dockerfile, plan.images)}
         rendered = render_project(plan)
         committed |= {path: rendered[path] for path in sorted(kept)}

@@ -18,7 +18,9 @@ _LOGGING = {"driver": "json-file", "options": {"max-size": "10m", "max-file": "3
 
 def compose_path(plan: Plan) -> str:
     """Where the compose file of `plan` lies in a rendered folder."""
-    return "compose/cpu.yml" if plan.gpu is None else "compose/inference.yml"
+    if plan.gpu is None:
+        return "compose/cpu.yml"
+    return "compose/native.yml" if plan.profile == "native" else "compose/inference.yml"
 
 
 def render_compose(plan: Plan) -> str:

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from zluda_stack.catalog.schema import Catalog, Gpu, ZludaSupport
-from zluda_stack.plan.gpu_target import lacks_kernels
+from typing import get_args
+
+from zluda_stack.catalog.schema import Catalog, Gpu
+from zluda_stack.plan.gpu_target import lacks_kernels, serves
 from zluda_stack.render.templates import render_template
+from zluda_stack.settings import Profile
+
+_PROFILES: tuple[Profile, ...] = get_args(Profile)
 
 
 def render_host_env(catalog: Catalog) -> str:
-    """The POSIX shell script, with the gfx targets of `catalog` that ZLUDA supports."""
-    supported = [gpu for gpu in catalog.gpus.values() if gpu.zluda is ZludaSupport.YES]
-    kernels = {gpu.target: _kernels(gpu) for gpu in supported}
-    return render_template("_compose/host-env.sh.j2", gpus=supported, kernels=kernels)
+    """The POSIX shell script, with the gfx targets of `catalog` that each profile serves."""
+    gpus = catalog.gpus.values()
+    served = [(profile, gpu) for profile in _PROFILES for gpu in gpus if serves(profile, gpu)]
+    kernels = {gpu.target: _kernels(gpu) for gpu in gpus}
+    return render_template("_compose/host-env.sh.j2", served=served, kernels=kernels)
 
 
 def _kernels(gpu: Gpu) -> str:

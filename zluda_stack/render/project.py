@@ -35,7 +35,7 @@ def render_project(plan: Plan) -> dict[str, str]:
             "Name the card to render for, such as --gpu gfx1100, or --engine docker --gpu none.",
         )
     files = {compose_path(plan): render_compose(plan), _ENV: render_env(plan)}
-    if plan.gpu is not None:
+    if plan.gpu is not None and plan.profile == "translated":
         files["compose/selftest.yml"] = render_compose(selftest_plan(plan))
     files |= {dockerfile(image): render_dockerfile(image) for image in plan.images}
     return files | _copied(plan)

@@ -1,14 +1,18 @@
-"""Hardware: is there a card, and can ZLUDA serve it."""
+"""Hardware: is there a card, and can the profile serve it."""
 
 from __future__ import annotations
 
-from zluda_stack.catalog.schema import Gpu, ZludaSupport
+from zluda_stack.catalog.schema import Gpu
 from zluda_stack.doctor.commands import USE_CPU
 from zluda_stack.doctor.subject import INTEL, NVIDIA, Subject, display_label
 from zluda_stack.doctor.types import Check, Fix, Verdict, fail, ok, warn
 from zluda_stack.plan.gpu_card import Card
-from zluda_stack.plan.gpu_target import native_way, override_way, unsupported
+from zluda_stack.plan.gpu_target import native_way, override_way, serves, unsupported
 
+_USE_NATIVE = Fix(
+    command="zluda-stack up --profile native",
+    then="It builds llama.cpp with HIP for the card; nobody has tried it there.",
+)
 _WAY_OF_OTHERS = {
     NVIDIA: "llama.cpp's own CUDA build needs no ZLUDA",
     INTEL: "llama.cpp's SYCL or Vulkan build serves it",
@@ -73,17 +77,20 @@ def _nvidia_beside_amd(subject: Subject) -> Verdict:
 
 
 def _unsupported_card(subject: Subject) -> Verdict:
-    unserved = _known(subject, ZludaSupport.NO)
+    unserved = _known(subject, served=False)
     if subject.usable or not unserved:
         return ok()
     card, known = unserved[0]
-    reason = f"{unsupported(known)}. {native_way(known)}"
-    rest = _rest(subject, "ZLUDA cannot use the card")
-    return warn(f"{card.label} is no card for ZLUDA", reason, USE_CPU, rest=rest)
+    profile = subject.settings.profile
+    reason = f"{unsupported(known, profile)}. {native_way(known)}"
+    who = "the native profile" if profile == "native" else "ZLUDA"
+    rest = _rest(subject, f"{who} cannot use the card")
+    fix = _USE_NATIVE if serves("native", known) else USE_CPU
+    return warn(f"{card.label} is no card for {who}", reason, fix, rest=rest)
 
 
 def _no_kernels(subject: Subject) -> Verdict:
-    bare = _known(subject, ZludaSupport.YES)
+    bare = _known(subject, served=True)
     if subject.usable or not bare:
         return ok()
     card, known = bare[0]
@@ -95,10 +102,13 @@ def _no_kernels(subject: Subject) -> Verdict:
     return warn(f"rocBLAS has no kernels for {card.label}", reason, USE_CPU, rest=rest)
 
 
-def _known(subject: Subject, zluda: ZludaSupport) -> list[tuple[Card, Gpu]]:
-    """The cards of which the catalogue says this of ZLUDA, with their targets."""
+def _known(subject: Subject, *, served: bool) -> list[tuple[Card, Gpu]]:
+    """The cards whose target the profile serves, or does not, with their targets."""
+    profile = subject.settings.profile
     known = ((card, card.known) for card in subject.cards)
-    return [(card, gpu) for card, gpu in known if gpu is not None and gpu.zluda is zluda]
+    return [
+        (card, gpu) for card, gpu in known if gpu is not None and serves(profile, gpu) is served
+    ]
 
 
 def _rest(subject: Subject, reason: str) -> str:
