@@ -136,27 +136,38 @@ def test_the_verdict_and_the_gaps_are_those_of_the_evidence(wheel: tuple[Wheel, 
 def test_modules_are_those_of_cuobjdump_and_imports_those_of_nm(
     wheel: tuple[Wheel, Path], toolkit: Toolkit, tmp_path: Path
 ) -> None:
-    path = wheel[1]
+    path, compared = wheel[1], 0
     for file in run("check", "--json", str(path)).json["files"]:
         name = file["file"].partition("!")[2]
         with zipfile.ZipFile(path) as archive:
             library = Path(archive.extract(name, tmp_path))
         listed = _listed(toolkit, library)
-        for kind, suffix in (("ptx", "ptx"), ("cubins", "cubin")):
-            ours = [
-                (module["name"], module["architecture"])
-                for module in file[kind]
-                if module["section"] in {".nv_fatbin", "__nv_relfatbin"}
-            ]
-            assert ours == [one for one in listed if one[0].endswith(f".{suffix}")], name
+        if listed is not None:
+            compared += 1
+            assert _modules(file) == sorted(listed), name
         assert {one["name"] for one in file["imports"]} == _imported(library), name
         library.unlink()
+    assert compared
 
 
-def _listed(toolkit: Toolkit, library: Path) -> list[tuple[str, str]]:
-    """The names and architectures that cuobjdump lists; what has no device code has none."""
+def _modules(file: dict[str, Any]) -> list[tuple[str, str]]:
+    """The names and architectures of what a file holds in the sections that nvcc fills."""
+    return sorted(
+        (module["name"], module["architecture"])
+        for module in (*file["ptx"], *file["cubins"])
+        if module["section"] in {".nv_fatbin", "__nv_relfatbin"}
+    )
+
+
+def _listed(toolkit: Toolkit, library: Path) -> list[tuple[str, str]] | None:
+    """The names and architectures that cuobjdump lists; what has no device code has none.
+
+    None where it gives up: cuobjdump 13.5 calls a cubin of CUDA 12.1 an invalid ELF file.
+    """
     command = [str(toolkit.root / "bin" / "cuobjdump"), "-all", "-lptx", "-lelf", str(library)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if "Invalid ELF" in done.stderr:
+        return None
     names = re.findall(r"^(?:PTX|ELF) file +\d+: (\S+)$", done.stdout, re.MULTILINE)
     return [(name, name.rsplit(".", 2)[1]) for name in names]
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import Enum
 from pathlib import PurePosixPath
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from zluda_stack.catalog.coverage import Coverage
 from zluda_stack.catalog.cuda import CudaLibraries, CudaLibrary, Role
@@ -73,16 +73,16 @@ def overall(judged: Sequence[Judged], required: Iterable[str]) -> Verdict:
     """The verdict on all files together.
 
     Of a folder, a wheel or an image a part may be left unused, so that one file that cannot run
-    is a gap of the whole, unless no other file holds device code; a file in `required`, which the
-    user named, is not.
+    is a gap of the whole, unless no other file holds device code, and so is one that cannot be
+    judged beside others that can. A file in `required`, which the user named, must run.
     """
     named = set(required)
     found = {one.verdict for one in judged}
     wanted = {one.verdict for one in judged if one.facts.name in named}
+    usable = {Verdict.GAPS, Verdict.LIKELY}
     with_code = {one.verdict for one in judged if one.facts.ptx or one.facts.cubins}
-    for verdict in (Verdict.CANNOT, Verdict.UNJUDGED):
-        alone = verdict in found and not with_code & {Verdict.GAPS, Verdict.LIKELY}
-        if verdict in wanted or alone:
+    for verdict, others in ((Verdict.CANNOT, with_code), (Verdict.UNJUDGED, found)):
+        if verdict in wanted or (verdict in found and not others & usable):
             return verdict
     if found & {Verdict.CANNOT, Verdict.UNJUDGED, Verdict.GAPS}:
         return Verdict.GAPS
@@ -113,8 +113,6 @@ def _own_library(basis: Basis, facts: FileFacts) -> CudaLibrary | None:
 
 def _readable(basis: Basis, found: Sequence[Gap]) -> tuple[Gap, ...]:
     """The gaps with the names of kernels as people wrote them, the worst first."""
-    from msgspec import structs
-
     plain = basis.demangle(name for one in found for name in one.used_by)
     order = list(Severity)
     named = (

@@ -27,6 +27,21 @@ _MOST_SUBJECTS = 6
 _LONGEST_NAME = 100
 
 
+class Module(Struct, frozen=True, kw_only=True):
+    """A PTX module in the JSON output; `misses` is what in it ZLUDA does not know."""
+
+    name: str
+    section: str | None
+    container: int | None
+    architecture: str
+    version: str | None
+    target: str | None
+    bytes: int
+    kernels: int
+    misses: tuple[str, ...]
+    problem: str | None
+
+
 class FileReport(Struct, frozen=True, kw_only=True):
     """One file in the JSON output. Sizes are in bytes; names of kernels are demangled."""
 
@@ -36,7 +51,7 @@ class FileReport(Struct, frozen=True, kw_only=True):
     machine: str | None
     bytes: int
     gaps: tuple[Gap, ...]
-    ptx: tuple[Ptx, ...]
+    ptx: tuple[Module, ...]
     cubins: tuple[Cubin, ...]
     imports: tuple[Function, ...]
     opens: tuple[str, ...]
@@ -97,7 +112,7 @@ def _file(one: Judged) -> FileReport:
         machine=facts.machine,
         bytes=facts.bytes,
         gaps=one.gaps,
-        ptx=facts.ptx,
+        ptx=tuple(_module(one) for one in facts.ptx),
         cubins=facts.cubins,
         imports=facts.imports,
         opens=facts.opens,
@@ -106,6 +121,22 @@ def _file(one: Judged) -> FileReport:
         needs=one.needs,
         problem=facts.problem,
         compiled_for=facts.compiled_for,
+    )
+
+
+def _module(one: Ptx) -> Module:
+    """The module without the names of functions, which the gaps have."""
+    return Module(
+        name=one.name,
+        section=one.section,
+        container=one.container,
+        architecture=one.architecture,
+        version=one.version,
+        target=one.target,
+        bytes=one.bytes,
+        kernels=one.kernels,
+        misses=tuple(miss.what for miss in one.misses),
+        problem=one.problem,
     )
 
 

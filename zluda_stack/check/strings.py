@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from mmap import mmap
 
 from zluda_stack.cuda.elf import Section
@@ -12,7 +12,10 @@ from zluda_stack.cuda.elf import Section
 _HOLDS_STRINGS = (".rodata", ".lrodata", ".data", ".ldata")
 _BLOCK = 16 << 20
 _LONGEST = 256
-_FUNCTION = re.compile(rb"(?:cu|nvml)(?:(?<=\0cu)|(?<=\0nvml))\w{2,120}(?=\0)")
+# A pattern that begins with plain letters is found faster than one with a choice of them.
+_FUNCTIONS = tuple(
+    re.compile(start + rb"(?<=\0" + start + rb")\w{2,120}(?=\0)") for start in (rb"cu", rb"nvml")
+)
 
 
 def of_libraries(stems: Iterable[str]) -> re.Pattern[bytes]:
@@ -29,10 +32,11 @@ def named_libraries(
 
 
 def named_functions(
-    data: mmap, sections: Iterable[Section], known: Collection[str]
+    data: mmap, sections: Sequence[Section], known: Collection[str]
 ) -> frozenset[str]:
     """Those of the functions `known` whose name is a string of its own in a program."""
-    return frozenset(_found(data, sections, _FUNCTION)) & frozenset(known)
+    named = (_found(data, sections, pattern) for pattern in _FUNCTIONS)
+    return frozenset().union(*named) & frozenset(known)
 
 
 def _found(data: mmap, sections: Iterable[Section], pattern: re.Pattern[bytes]) -> set[str]:
