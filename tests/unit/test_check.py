@@ -94,6 +94,7 @@ def test_an_unknown_instruction_names_the_kernel_that_uses_it(tmp_path: Path) ->
             "ZSC207",
             "mma.sync.aligned.m16n8k16.row.col.s32.s8.s8.s32",
         ),
+        ("fma.rn.bf16 %h1, %h2, %h3, %h4;", "ZSC207", "fma.rn.bf16"),
         ("mov.u32 %r1, %envreg2;", "ZSC208", "%envreg"),
         ("mov.u64 %rd1, %clock64;", "ZSC208", "%clock64"),
         ("mov.u32 %r1, %cluster_ctaid.x;", "ZSC208", "%cluster_ctaid"),
@@ -114,6 +115,7 @@ def test_what_else_the_parser_does_not_take(
     "body",
     [
         "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%f1}, {%r1}, {%r2}, {%f1};",
+        "fma.rn.bf16x2 %r1, %r2, %r3, %r4; fma.rn.ftz.f32 %f1, %f2, %f3, %f4;",
         "// wmma.load.a.sync\n/* wgmma.fence; */ ret;",
         '.pragma "wmma.load.a";',
         "mov.u32 %r1, %tid.x; ld.shared::cta.b32 %r1, [%r2]; mov.u32 %r2, %clocks;",

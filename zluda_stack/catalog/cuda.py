@@ -89,11 +89,16 @@ class SpecialRegisters(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ZludaCode(Struct, frozen=True, forbid_unknown_fields=True):
-    """`compute_capability` is what ZLUDA reports by default; `forms` are whole instructions."""
+    """`compute_capability` is what ZLUDA reports by default.
+
+    `forms` are whole instructions: of those opcodes no others are known. `unknown_forms` are what
+    is missing of opcodes that are known otherwise.
+    """
 
     compute_capability: str
     special_registers: SpecialRegisters
     forms: dict[str, frozenset[str]]
+    unknown_forms: frozenset[str]
     provenance: Provenance
 
 

@@ -19,7 +19,6 @@ from zluda_stack.errors import HostProblem, UsageError
 if TYPE_CHECKING:
     from docker import DockerClient
 
-PREFIX = "image:"
 # A container needs a command to be made; this one is never started.
 _NEVER_RUN = ["/never-run"]
 
@@ -52,7 +51,7 @@ class Image:
     def _member(
         self, archive: tarfile.TarFile, member: tarfile.TarInfo, path: Path
     ) -> Iterator[Found]:
-        name = f"{PREFIX}{self.reference}{INSIDE}/{member.name.lstrip('./')}"
+        name = f"image:{self.reference}{INSIDE}/{member.name.lstrip('./')}"
         if member.issym() or member.islnk():
             self.links[name] = member.linkname
             return

@@ -65,6 +65,7 @@ class Known(Struct, frozen=True):
 
     opcodes: frozenset[bytes]
     forms: dict[bytes, frozenset[bytes]]
+    unknown_forms: frozenset[bytes]
     left_out: frozenset[bytes]
     refused: frozenset[bytes]
     registers: re.Pattern[bytes]
@@ -77,6 +78,7 @@ class Known(Struct, frozen=True):
         return cls(
             opcodes=_raw(coverage.ptx_opcodes_parsed),
             forms={opcode.encode(): _raw(forms) for opcode, forms in code.forms.items()},
+            unknown_forms=_raw(code.unknown_forms),
             left_out=left_out,
             refused=refused,
             registers=re.compile(rb"%(?:" + b"|".join(sorted(left_out | refused)) + rb")\w*"),
@@ -87,8 +89,8 @@ class Known(Struct, frozen=True):
         if word.startswith(b"%"):
             return self._register(word[1:])
         opcode, dot, _ = word.partition(b".")
-        if opcode in self.forms:
-            known = word in self.forms[opcode]
+        if opcode in self.forms or word in self.unknown_forms:
+            known = word in self.forms.get(opcode, ())
             return None if known else (word.decode(), MissKind.FORM)
         if opcode in self.opcodes or not (dot or opcode in _UNMODIFIED):
             return None

@@ -29,6 +29,7 @@ _HUES = {
     "may run, with gaps": "yellow",
     "will likely run": "green",
 }
+_IMAGE = "image:"
 _SECONDS_BETWEEN_LINES = 2.0
 
 
@@ -129,24 +130,28 @@ def _source(path: str, python: str | None) -> Source:
 
     A name with a tag or a digest, which no package has, is an image.
     """
-    from zluda_stack.check import image, package, sources
+    from zluda_stack.check import sources
 
     if path == "":
         raise UsageError("a path is empty", "The current folder is `.`.")
     if "\0" in path:
         raise UsageError("a path holds a zero byte", "Check the path.")
-    if path.startswith(image.PREFIX):
-        return image.Image(path.removeprefix(image.PREFIX))
-    if Path(path).exists() or Path(path).is_symlink() or path.startswith((".", "/", "~")):
+    if not path.startswith(_IMAGE) and (
+        Path(path).exists() or Path(path).is_symlink() or path.startswith((".", "/", "~"))
+    ):
         return sources.local(path)
     if ":" in path or "@" in path:
-        return image.Image(path)
+        from zluda_stack.check.image import Image
+
+        return Image(path.removeprefix(_IMAGE))
+    from zluda_stack.check import package
+
     found = None if "/" in path else package.installed(path, python)
     if found is None:
         raise UsageError(
             f"there is no file and no installed package {path}",
             "Name a file, a folder or a wheel, or the interpreter of the package with --python; "
-            f"a local image is image:{path}.",
+            f"a local image is {_IMAGE}{path}.",
         )
     return found
 
