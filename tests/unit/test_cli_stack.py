@@ -11,6 +11,7 @@ import pytest
 from tests.unit.command_line import NO_GPU, Outcome, run, settle, user_file, write
 from tests.unit.planning import host, plan_for
 from zluda_stack import keys, locks, paths
+from zluda_stack.engines.base import StackStatus, State
 from zluda_stack.engines.embedded.engine import EmbeddedEngine
 from zluda_stack.engines.embedded.state import (
     SERVICES,
@@ -228,3 +229,57 @@ def test_a_dry_run_says_that_a_stack_that_runs_as_planned_is_left_alone(
     assert (before["already_running"], bool(before["commands"])) == (False, True)
     assert after == {"already_running": True, "commands": [], "download": []}
     assert dry_up().out.endswith("nothing would be done.\n")
+
+
+def running_with_tls(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The stack two, which speaks HTTPS, runs as far as the engine can tell."""
+    files = {"tls_cert": "/keep/chain.pem", "tls_key": "/keep/key.pem"}
+    plan = plan_for(host("laptop-without-gpu-or-docker"), name="two", **files)
+    write(paths.stack("two") / "plan.json", to_json(plan))
+    now = StackStatus(name="two", engine="embedded", state=State.RUNNING, healthy=True)
+
+    def status(*_: object) -> StackStatus:
+        return now
+
+    def same_settings(*_: object) -> Plan:
+        return plan_for(host("laptop-without-gpu-or-docker"), name="two")
+
+    def here(*_: object, **__: object) -> None:
+        """The model is here already."""
+
+    monkeypatch.setattr(EmbeddedEngine, "status", status)
+    monkeypatch.setattr("zluda_stack.cli.plan.resolve", same_settings)
+    monkeypatch.setattr("zluda_stack.cli.download.agree", here)
+
+
+def test_up_that_would_end_tls_says_so_and_does_nothing_unasked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    running_with_tls(monkeypatch)
+    monkeypatch.setattr(EmbeddedEngine, "up", interrupt)
+
+    told = run("up", "--name", "two")
+
+    assert told.code == ExitCode.USAGE
+    assert "warning: changes the running stack: endpoint https://" in told.err
+    assert "(tls_cert is not set any more)" in told.err
+    assert "put tls_cert and tls_key into zluda-stack.yml; --yes takes TLS away." in told.err
+
+
+def test_yes_lets_up_end_tls(monkeypatch: pytest.MonkeyPatch) -> None:
+    running_with_tls(monkeypatch)
+    monkeypatch.setattr(EmbeddedEngine, "up", interrupt)  # as far as this test goes
+
+    told = run("up", "--name", "two", "--yes")
+
+    assert told.code == ExitCode.INTERRUPTED
+    assert "(tls_cert is not set any more)" in told.err
+
+
+def test_a_dry_run_says_what_would_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    running_with_tls(monkeypatch)
+
+    told = run("up", "--name", "two", "--dry-run")
+
+    assert told.code == ExitCode.OK
+    assert "warning: changes the running stack: endpoint https://" in told.err

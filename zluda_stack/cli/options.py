@@ -20,7 +20,7 @@ dry_run_option = click.option(
     "--dry-run", is_flag=True, help="Print what would be done, and do nothing."
 )
 yes_option = click.option(
-    "--yes", is_flag=True, help="Agree to a build or a download that takes hours or much disk."
+    "--yes", is_flag=True, help="Agree to all that would be asked: long builds, large downloads."
 )
 
 

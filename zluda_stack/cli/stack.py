@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from zluda_stack import keys, paths
-from zluda_stack.cli import coding, context, download, output
+from zluda_stack.cli import coding, context, download, output, replacing
 from zluda_stack.cli.options import dry_run_option, json_option, settings_options, yes_option
 from zluda_stack.errors import EngineFailure, ExitCode, Interrupted
 from zluda_stack.program import command
@@ -51,7 +51,8 @@ def up(
 ) -> None:
     """Start the stack and prove that it answers.
 
-    A stack that already runs as planned and is healthy is left alone.
+    A stack that already runs as planned and is healthy is left alone. What other settings change
+    of one that runs is said before.
     """
     from zluda_stack.engines import engine_for, require_same_engine
     from zluda_stack.plan.resolve import require_runnable
@@ -66,12 +67,17 @@ def up(
         if not context.is_replay(ctx):
             require_usable(plan.endpoint)
         engine = engine_for(plan.engine)
+        before = None if context.is_replay(ctx) else replacing.replaced(plan, engine)
+        if before is not None:
+            replacing.warn(before, plan)
         if dry_run:
             is_up = not context.is_replay(ctx) and engine.is_up(plan)
             _print_dry_run(plan, engine, is_up=is_up, as_json=as_json)
             return
         context.refuse_replay(ctx, "up")
         require_same_engine(plan)
+        if before is not None:
+            replacing.agree(before, plan, yes=yes)
         download.agree(plan, yes=yes, show=not as_json)
         _agree_to_build(plan, yes=yes, show=not as_json)
         _start(plan, engine, selftest=selftest, as_json=as_json)
