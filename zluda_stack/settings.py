@@ -27,6 +27,8 @@ Name = Annotated[
 Port = Annotated[int, Meta(ge=1, le=65535)]
 # What only the environment and the files give: it is set once, and `--help` is long enough.
 NO_FLAG = {"flag": False}
+# A number that may have k or M behind it, in steps of 1024.
+AMOUNT = {"amount": True}
 
 
 class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -58,7 +60,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     ] = None
     context: Annotated[
         Annotated[int, Meta(ge=256, le=16777216)] | None,
-        Meta(description="Context length in tokens."),
+        Meta(description="Context length in tokens, such as 32k.", extra=AMOUNT),
     ] = None
     bind: Annotated[str, Meta(description="Address that ports are published on.")] = "127.0.0.1"
     port: Annotated[Port | None, Meta(description="Port of the endpoint.")] = None

@@ -38,6 +38,20 @@ def test_every_layer_wins_over_the_next(tmp_path: Path) -> None:
     assert not configured.given("gpu")
 
 
+def test_a_context_may_be_written_with_a_k_in_every_layer(tmp_path: Path) -> None:
+    file = write(tmp_path / "zluda-stack.yml", "context: 32k\n")
+
+    assert load({}, {}, None, file).settings.context == 32768
+    assert load({"context": "16K"}, {}, None, file).settings.context == 16384
+    assert load({}, {"ZLUDA_STACK_CONTEXT": "8k"}, None, file).settings.context == 8192
+
+
+@pytest.mark.parametrize("text", ["k", "auto", "32x", "99999999999999999999k", "64G"])
+def test_a_context_that_is_no_number_is_refused(text: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="expected a whole number from 256"):
+        load({"context": text}, {}, None, tmp_path / "missing.yml")
+
+
 def test_nothing_given_is_the_defaults(tmp_path: Path) -> None:
     configured = load({}, {"PATH": "/bin"}, None, tmp_path / "missing.yml")
 

@@ -67,6 +67,15 @@ def test_who_does_not_fit_says_why() -> None:
     assert "claude/simple" not in found["qwen2.5-coder-3b"]["ways"]
 
 
+@pytest.mark.parametrize("command", [("list", "--fits"), ("fit", "qwen3-8b")])
+def test_memory_without_a_unit_is_not_taken_for_a_card_of_16_bytes(
+    command: tuple[str, ...],
+) -> None:
+    done = run("models", *command, "--vram", "16")
+    assert done.code == ExitCode.USAGE
+    assert "that is 16 bytes; did you mean 16G?" in done.err
+
+
 def test_the_cards_of_this_machine_are_asked_without_flags() -> None:
     done = run("--host-facts", str(ONE_CARD), "models", "list", "--fits", "--ctx", "8k")
     assert done.out.startswith("0: ")

@@ -2,48 +2,50 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 import click
 
 from zluda_stack.cli import context
 from zluda_stack.errors import HostProblem, UsageError
+from zluda_stack.units import amount
 
 if TYPE_CHECKING:
     from zluda_stack.models.fit_report import CardMemory
 
-_SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([kmgt]?)(?:i?b)?", re.IGNORECASE)
-_STEPS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 _MOST = 1 << 50
 _MOST_CONTEXT = 1 << 24
+_LEAST_MEMORY = 1 << 20  # whoever types a smaller number means GiB
 
 
 class Amount(click.ParamType[int]):
     """A number with k, M, G or T behind it, in steps of 1024."""
 
-    def __init__(self, name: str, most: int) -> None:
+    def __init__(self, name: str, most: int, least: int = 1) -> None:
         self.name = name
-        self._most = most
+        self._least, self._most = least, most
 
     def convert(
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> int:
-        """The number. Fails, as click does, for anything else and for too large a number."""
+        """The number. Fails, as click does, for anything else and for what is out of bounds."""
         if isinstance(value, int):
             return value
-        match = _SIZE.fullmatch(str(value).strip())
-        amount = float(match[1]) * 1024 ** _STEPS[match[2].lower()] if match else 0
-        if not 1 <= amount <= self._most:
+        found = amount(str(value)) or 0
+        if not 1 <= found <= self._most:
             self.fail(f"{value!r} is not a {self.name} such as 24G or 32k", param, ctx)
-        return int(amount)
+        if found < self._least:
+            self.fail(f"that is {found} bytes; did you mean {found}G?", param, ctx)
+        return found
 
 
 gpu_option = click.option(
     "--gpu", metavar="TARGET", help="A card by its gfx target or product name."
 )
 vram_option = click.option(
-    "--vram", type=Amount("size", _MOST), help="The card's memory, such as 24G."
+    "--vram",
+    type=Amount("size", _MOST, _LEAST_MEMORY),
+    help="The card's memory with its unit, such as 24G.",
 )
 tokens_option = click.option(
     "--ctx", "tokens", type=Amount("context", _MOST_CONTEXT), help="Tokens, such as 64k."

@@ -11,6 +11,7 @@ from typing import Literal, cast
 import msgspec
 from msgspec import inspect
 
+from zluda_stack import units
 from zluda_stack.settings import Settings
 
 
@@ -25,7 +26,8 @@ class WrongValue(Exception):
 class Setting:
     """One setting: what it is for, what it takes (`expected`, in words).
 
-    `flag` is False for one that the command line has no option for.
+    `flag` is False for one that the command line has no option for; `amount` is True for a
+    number that takes a unit, such as 32k.
     """
 
     key: str
@@ -35,6 +37,7 @@ class Setting:
     choices: tuple[str, ...]
     optional: bool
     flag: bool
+    amount: bool
     type: object
 
     def convert(self, value: object, *, lenient: bool) -> object:
@@ -47,8 +50,11 @@ class Setting:
             return None
         if isinstance(value, str) and not _printable(value):
             raise WrongValue(self.expected, f"{value!a}, which has characters that no text has")
+        given = value
+        if self.amount and isinstance(value, str) and value[-1:].isalpha():
+            given = units.amount(value) or value
         try:
-            return msgspec.convert(value, self.type, strict=not lenient)
+            return msgspec.convert(given, self.type, strict=not lenient)
         except msgspec.ValidationError as error:
             raise WrongValue(self.expected, in_words(value)) from error
 
@@ -77,9 +83,9 @@ def in_words(value: object) -> str:
 
 
 def _setting(field: inspect.Field, annotation: object) -> Setting:
-    inner, help_text, flag = field.type, "", True
+    inner, help_text, extra = field.type, "", {}
     if isinstance(inner, inspect.Metadata):
-        flag = (inner.extra or {}).get("flag", True)
+        extra = inner.extra or {}
         help_text = str((inner.extra_json_schema or {}).get("description", ""))
         inner = inner.type
     optional = isinstance(inner, inspect.UnionType)
@@ -93,7 +99,8 @@ def _setting(field: inspect.Field, annotation: object) -> Setting:
         expected=expected,
         choices=choices,
         optional=optional,
-        flag=flag,
+        flag=extra.get("flag", True),
+        amount=extra.get("amount", False),
         type=annotation,
     )
 
