@@ -6,6 +6,7 @@ import subprocess
 from collections import Counter
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -123,6 +124,19 @@ def test_an_index_of_the_eager_kind_needs_code_beside_it(tmp_path: Path) -> None
     assert bare.reason == "rocBLAS lacks 1 file of its kernels for gfx1100"
     (tmp_path / "TensileLibrary_gfx1100.co").touch()
     assert kernels.check(target="gfx1100", fallback=None, rocblas=tmp_path).reason is None
+
+
+def test_code_for_each_way_with_page_faults_is_a_file_of_its_own(tmp_path: Path) -> None:
+    """So is gfx90a's in Debian's librocblas4 6.4.4-4."""
+    name = "TensileLibrary_Type_SS_fallback"
+    index = msgspec.msgpack.encode({"type": "Placeholder", "value": name})
+    (tmp_path / "TensileLibrary_lazy_gfx90a.dat").write_bytes(index)
+    for file in (f"{name}.dat", f"{name}_gfx90a-xnack+.hsaco"):
+        (tmp_path / file).touch()
+    half = kernels.check(target="gfx90a", fallback=None, rocblas=tmp_path)
+    assert half.reason == "rocBLAS lacks 1 file of its kernels for gfx90a"
+    (tmp_path / f"{name}_gfx90a-xnack-.hsaco").touch()
+    assert kernels.check(target="gfx90a", fallback=None, rocblas=tmp_path).reason is None
 
 
 @given(place=st.integers(0, 23049), junk=st.binary(min_size=1, max_size=8))

@@ -143,6 +143,15 @@ def test_the_server_on_a_card_gets_the_batch_and_the_layers_of_the_plan(
     assert told.strip().endswith("--ubatch-size 256")
 
 
+@pytest.mark.skipif(Path("/dev/kfd").exists(), reason="this machine has the device")
+@pytest.mark.parametrize("image", ["inference", "native"])
+def test_nothing_is_started_without_the_device(image: str) -> None:
+    path = f"{paths.images() / '_scripts'}:{os.environ['PATH']}"
+    told = script(f"{image}/on-gpu", "echo", "started", PATH=path)
+    assert (told.returncode, told.stdout) == (4, "")
+    assert told.stderr.startswith("error: /dev/kfd is not in this container\nhint: ")
+
+
 def test_what_is_missing_of_a_model_is_named(store: Path) -> None:
     absent = find_model(MODEL="other", MODEL_STORE=str(store))
     assert "the model other is not in the store" in absent.stderr

@@ -27,6 +27,8 @@ _LAZY_INDEX = "TensileLibrary_lazy_{}.dat"
 _WHOLE_INDEX = "TensileLibrary_{}.dat"
 _CODE = (".co", ".hsaco")
 _FALLBACK = "_fallback"
+# gfx90a can retry page faults or not; where the code is for one of both, there is a file for each.
+_MODES = ("-xnack+", "-xnack-")
 _HINT = "Take a target that this library was built for, or one whose fallback the catalogue names."
 
 
@@ -142,5 +144,9 @@ def _missing(folder: Path, name: str, target: str) -> Iterator[str]:
     if not (folder / f"{name}.dat").is_file():
         yield f"{name}.dat"
     code = f"{name}_{target}" if name.endswith(_FALLBACK) else name
-    if not any((folder / f"{code}{suffix}").is_file() for suffix in _CODE):
+    if not _holds(folder, code) and not all(_holds(folder, code + mode) for mode in _MODES):
         yield f"{code}.hsaco" if code != name else f"{code}.co"
+
+
+def _holds(folder: Path, code: str) -> bool:
+    return any((folder / f"{code}{suffix}").is_file() for suffix in _CODE)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from itertools import islice
 
 from msgspec import Struct
 
@@ -101,16 +100,12 @@ def _other_profile(host: Host) -> tuple[Notice, ...]:
     """That a card of this host, which is not used, has a way without translation."""
     if host.profile == "native":
         return ()
-    native = (card for card in host.cards if card.known and serves("native", card.known))
-    return tuple(
-        Notice(
-            code="native-profile",
-            message=f"{card.label} is not used, since ZLUDA cannot serve it",
-            hint=native_way(card.known),
-        )
-        for card in islice(native, 1)
-        if card.known is not None
-    )
+    for card in host.cards:
+        known = card.known
+        if known is not None and not serves(host.profile, known) and serves("native", known):
+            message = f"{card.label} is not used, since ZLUDA cannot serve it"
+            return (Notice(code="native-profile", message=message, hint=native_way(known)),)
+    return ()
 
 
 def _every(host: Host) -> Choice:
