@@ -8,9 +8,11 @@ import pytest
 import yaml
 from msgspec import structs
 
+from tests.unit.doctoring import examined, finding
 from tests.unit.planning import GIB, card, codes, host, machine, plan_for, refusal
 from zluda_stack.catalog.load import load
 from zluda_stack.catalog.schema import NativePath
+from zluda_stack.doctor.types import Status
 from zluda_stack.models.published import architecture_of
 from zluda_stack.plan.gpu_target import lacks_kernels, serves
 from zluda_stack.plan.images import combination_of
@@ -103,6 +105,17 @@ def test_a_card_that_only_the_native_profile_serves_is_not_passed_over_in_silenc
     native = plan_for(host(MI300X), profile="native")
     assert "native-profile" not in [one.code for one in native.warnings]
     assert codes(native) == []
+
+
+def test_the_doctor_names_the_profile_and_is_content_with_it() -> None:
+    fix = finding(examined(MI300X), "hardware.unsupported-card").fix
+    assert fix is not None
+    assert fix.command.endswith("up --profile native")
+    native = examined(MI300X, profile="native")
+    assert finding(native, "hardware.unsupported-card").status is Status.OK
+    polaris = finding(examined("rx-580-gfx803", profile="native"), "hardware.unsupported-card")
+    assert "the native profile" in polaris.evidence
+    assert "Vulkan" in polaris.reason
 
 
 def test_every_target_of_the_combination_is_served_and_none_is_forgotten() -> None:
