@@ -125,7 +125,7 @@ def test_a_file_that_cannot_take_a_value_is_left_to_the_user(tmp_path: Path) -> 
         edit.set_value(file, "threads", "4")
 
     assert "and leave everything else as it is" in caught.value.message
-    assert "config edit" in caught.value.hint
+    assert "by hand" in caught.value.hint
     assert file.read_text() == "null\n"
 
 

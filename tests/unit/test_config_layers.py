@@ -142,6 +142,12 @@ def test_a_broken_file_is_named_with_the_line(
     assert error.hint
 
 
+def test_the_hint_of_broken_yaml_names_the_file_that_is_wrong(tmp_path: Path) -> None:
+    hint = error_of("port: 'open\n", tmp_path).hint
+
+    assert hint == f"Correct {tmp_path}/zluda-stack.yml in an editor."
+
+
 def test_aliases_that_would_grow_without_end_are_refused_without_growing(tmp_path: Path) -> None:
     doubling = "".join(
         f"k{n}: &k{n} [{', '.join(['*k' + str(n - 1)] * 9)}]\n" for n in range(1, 30)

@@ -492,6 +492,32 @@ def test_what_the_model_server_cannot_do_is_the_clients_mistake_and_not_worth_a_
     assert json.loads(body)["error"]["message"] == "no embeddings"
 
 
+def test_who_shows_no_key_is_told_the_command_that_shows_it(gateway: RunningGateway) -> None:
+    _, refused = gateway.request("POST", CHAT, {"x-api-key": "wrong"}, ASK)
+    _, front = gateway.request("GET", "/")
+    assert "`zluda-stack connect env`" in json.loads(refused)["error"]["message"]
+    assert "<code>zluda-stack connect env</code>" in front.decode()
+
+
+@pytest.mark.parametrize(
+    ("path", "option", "what"),
+    [
+        ("/v1/embeddings", "--embeddings", "embeddings"),
+        ("/v1/rerank", "--reranking", "reranking"),
+    ],
+)
+def test_a_client_is_not_told_to_start_the_model_server_with_other_options(
+    gateway: RunningGateway, model_server: Start, path: str, option: str, what: str
+) -> None:
+    message = f"This server does not support {what}. Start it with `{option}`"
+    model_server(error(b"501 Not Implemented", code=501, message=message, type="x"))
+    response, body = gateway.request("POST", path, body=b"{}")
+    assert response.status == 400
+    assert json.loads(body)["error"]["message"] == (
+        f"the model server was started for chat, and does no {what}"
+    )
+
+
 @pytest.mark.parametrize("headers", [{}, {"anthropic-version": "2023-06-01"}])
 def test_an_unknown_path_is_404_in_the_dialect(
     gateway: RunningGateway, model_server: Start, headers: dict[str, str]

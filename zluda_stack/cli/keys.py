@@ -11,6 +11,7 @@ import click
 from zluda_stack.cli import context, output
 from zluda_stack.cli.options import dry_run_option, json_option, settings_options
 from zluda_stack.errors import UsageError
+from zluda_stack.program import command
 
 if TYPE_CHECKING:
     from zluda_stack.keyring import Key
@@ -79,14 +80,16 @@ def list_(flags: dict[str, object], *, as_json: bool) -> None:
     """Show the keys of a stack and their limits, without the keys."""
     from zluda_stack import keys as store
 
-    found = store.further_keys(_stack(flags))
+    stack = _stack(flags)
+    found = store.further_keys(stack)
     if as_json:
         output.print_json([_facts(key) for key in found])
     elif found:
         columns = ("key", "expires", "per minute", "tokens per day")
         output.table(columns, [_row(key) for key in found])
     else:
-        output.say("There is no key but the stack's own, which `connect` shows.")
+        shown_by = command("connect env", stack)
+        output.say(f"There is no key but the stack's own, which `{shown_by}` shows.")
 
 
 @keys.command()

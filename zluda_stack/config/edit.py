@@ -49,7 +49,7 @@ def set_value(path: Path, key: str, text: str, *, dry_run: bool = False) -> obje
     if _values(text_after, path) != wanted:
         raise UsageError(
             f"cannot change {setting.key} in {path} and leave everything else as it is",
-            "Change it by hand: `zluda-stack config edit`.",
+            "Change that file by hand, in an editor.",
         )
     if not dry_run:
         write_atomic(path, text_after, mode=_mode(path))

@@ -15,7 +15,6 @@ from zluda_stack.errors import UsageError
 
 # A settings file has a dozen short lines; this keeps hostile ones from costing time.
 _LARGEST = 65536
-_EDIT = "Correct the file; `zluda-stack config edit` opens it."
 _SCALARS = frozenset({"str", "int", "float", "bool", "null"})
 
 
@@ -82,24 +81,26 @@ def _pairs(text: str, path: Path) -> Iterator[tuple[yaml.Node, yaml.Node]]:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = 1 if mark is None else mark.line + 1
-        raise _fault(path, line, f"is not YAML: {error.problem}", _EDIT) from error
+        raise _fault(path, line, f"is not YAML: {error.problem}", _correct(path)) from error
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
         problem = f"has the character #x{error.character:04x}, which YAML does not allow"
-        raise _fault(path, line, problem, _EDIT) from error
+        raise _fault(path, line, problem, _correct(path)) from error
     except RecursionError as error:
         raise _fault(path, 1, "is nested too deeply", "Settings are not nested.") from error
     if root is None or (isinstance(root, yaml.ScalarNode) and root.tag.endswith(":null")):
         return iter(())
     if not isinstance(root, yaml.MappingNode):
         problem = f"expected `key: value` lines, found {_kind(root)}"
-        raise _fault(path, root.start_mark.line + 1, problem, _EDIT)
+        raise _fault(path, root.start_mark.line + 1, problem, _correct(path))
     return iter(root.value)
 
 
 def _known(node: yaml.Node, path: Path, line: int) -> Setting:
     if not isinstance(node, yaml.ScalarNode):
-        raise _fault(path, line, f"expected the key of a setting, found {_kind(node)}", _EDIT)
+        raise _fault(
+            path, line, f"expected the key of a setting, found {_kind(node)}", _correct(path)
+        )
     known = known_settings()
     if node.value in known:
         return known[node.value]
@@ -118,13 +119,15 @@ def _value(loader: yaml.SafeLoader, setting: Setting, node: yaml.Node, path: Pat
     kind = node.tag.rpartition(":")[2]
     if not isinstance(node, yaml.ScalarNode) or kind not in _SCALARS:
         problem = f"{setting.key}: expected {setting.expected}, found {_kind(node)}"
-        hint = f"Quote it if you mean text: '{node.value}'." if kind == "timestamp" else _EDIT
+        hint = (
+            f"Quote it if you mean text: '{node.value}'." if kind == "timestamp" else _correct(path)
+        )
         raise _fault(path, line, problem, hint)
     try:
         return loader.construct_object(node)
     except (yaml.YAMLError, ValueError, LookupError) as error:
         problem = f"{setting.key}: expected {setting.expected}, found {in_words(node.value)}"
-        raise _fault(path, line, problem, _EDIT) from error
+        raise _fault(path, line, problem, _correct(path)) from error
 
 
 def _checked(setting: Setting, value: object, path: Path, line: int) -> object:
@@ -137,7 +140,7 @@ def _checked(setting: Setting, value: object, path: Path, line: int) -> object:
         elif setting.kind == "text" and not isinstance(value, str):
             hint = "Put the value in quotes if you mean text."
         else:
-            hint = _EDIT
+            hint = _correct(path)
         raise _fault(path, line, f"{setting.key}: {wrong}", hint) from wrong
 
 
@@ -149,6 +152,11 @@ def _kind(node: yaml.Node) -> str:
     kind = node.tag.rpartition(":")[2]
     names = {"str": "text", "timestamp": "a date", "int": "a number", "float": "a number"}
     return names.get(kind, f"a value of the kind {node.tag}")
+
+
+def _correct(path: Path) -> str:
+    """The way on; `config edit` may open another file than the one that is wrong."""
+    return f"Correct {path} in an editor."
 
 
 def _fault(path: Path, line: int, problem: str, hint: str) -> UsageError:

@@ -79,7 +79,7 @@ class Keys:
             expired = key
         if expired is not None:
             raise Fault(401, f"the API key {expired.name} expired on {expired.expires:%Y-%m-%d}")
-        raise Fault(401, "missing or wrong API key; `zluda-stack connect` shows how to set it")
+        raise Fault(401, "missing or wrong API key; `zluda-stack connect env` shows the stack's")
 
     def _shown(self, headers: RawHeaders) -> list[Key]:
         """The known keys among `headers`, after as many steps whichever and wherever they are."""

@@ -26,8 +26,8 @@ pre {{ background: #8882; padding: .7em; overflow-x: auto }}
 <h1>zluda-stack</h1>
 <p>{state}</p>
 {notes}<h2>Connect</h2>
-<p>The key of the stack is shown by <code>zluda-stack connect</code> on the machine that runs
-it.</p>
+<p>The key of the stack is shown by <code>zluda-stack connect env</code> on the machine that
+runs it.</p>
 <p>Claude Code, and other clients of Anthropic's API:</p>
 <pre>export ANTHROPIC_BASE_URL={url}
 export ANTHROPIC_AUTH_TOKEN=KEY

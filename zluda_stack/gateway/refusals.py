@@ -22,6 +22,10 @@ _SERVERS_OWN = re.compile(
 )
 
 
+# The options that its refusals name, and what it does with them.
+_STARTED_FOR = {"--embeddings": "embeddings", "--reranking": "reranking"}
+
+
 class _Error(Struct):
     message: str = ""
     type: str = ""
@@ -43,7 +47,7 @@ def fault_of(dialect: Dialect, status: int, answer: bytes) -> Fault:
     if status == HTTPStatus.INTERNAL_SERVER_ERROR and not _SERVERS_OWN.search(error.message):
         return Fault(400, error.message)
     if status == HTTPStatus.NOT_IMPLEMENTED:  # clients repeat what is answered with 5xx
-        return Fault(400, error.message)
+        return Fault(400, _not_started_for(error.message) or error.message)
     if status == HTTPStatus.NOT_FOUND:
         return Fault(404, "there is nothing at this path", code="not_found")
     return Fault(status, error.message or f"the model server answered HTTP {status}")
@@ -63,6 +67,14 @@ def too_long(dialect: Dialect, tokens: int, context: int) -> Fault:
         f"resulted in {tokens} tokens. Please reduce the length of the messages.",
         code="context_length_exceeded",
     )
+
+
+def _not_started_for(message: str) -> str | None:
+    """`message` for who did not start the server, when it names the option to start it with."""
+    for option, what in _STARTED_FOR.items():
+        if option in message:
+            return f"the model server was started for chat, and does no {what}"
+    return None
 
 
 def _read(answer: bytes) -> _Error:
