@@ -242,6 +242,11 @@ class TestClaude:
         assert arguments == ["-p", "'say", "hello'"]
         assert not Path(file).exists()
 
+    def test_a_dry_run_has_what_makes_the_prompt_short(self, installed: Path) -> None:
+        started(port=9, context=8192)
+        outcome = run("claude", "--simple", "--dry-run")
+        assert outcome.out.startswith(f"CLAUDE_CODE_SIMPLE=1 {installed} --settings ")
+
     def test_a_client_that_is_not_installed_is_said_to_be_missing(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:

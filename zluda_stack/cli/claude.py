@@ -65,13 +65,22 @@ def claude(
     file = _settings_file(to.stack)
     options = ["--settings", str(file), *arguments]
     if dry_run:
-        output.say(shlex.join([shutil.which(client.name) or client.name, *options]))
+        command = [shutil.which(client.name) or client.name, *options]
+        output.say(_in_front(simple=simple) + shlex.join(command))
         return
     program = _program(client)
     live.require_answer(to)
     _write_settings(file, to)
     sys.stdout.flush()
     os.execve(program, [program, *options], _environment(to, simple=simple))  # noqa: S606 - no shell is meant
+
+
+def _in_front(*, simple: bool) -> str:
+    """What a shell must have in front of the command: what no settings file can say."""
+    from zluda_stack.render import claude_code
+
+    variables = claude_code.mode(simple=simple).items()
+    return "".join(f"{name}={value} " for name, value in variables if value)
 
 
 def _program(client: Client) -> str:
