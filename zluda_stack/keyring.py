@@ -16,6 +16,8 @@ from msgspec import Struct
 
 # What a key is called whose line has no name.
 NAMELESS = "default"
+# What stands in the metrics for requests without a key.
+NO_KEY = "none"
 NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")

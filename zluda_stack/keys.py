@@ -86,6 +86,11 @@ def add_key(name: str, wanted: Key) -> str:
             raise UsageError(
                 f"{keyring.NAMELESS} is what the stack's own key is called", "Choose another name."
             )
+        if wanted.name == keyring.NO_KEY:
+            raise UsageError(
+                f"{keyring.NO_KEY} is what the metrics call requests without a key",
+                "Choose another name.",
+            )
         if any(one.name == wanted.name for one in present):
             raise UsageError(
                 f"there is a key {wanted.name} already",

@@ -83,6 +83,7 @@ def test_a_key_that_was_taken_back_opens_no_more() -> None:
     [
         ("laptop", "there is a key laptop already"),
         ("default", "default is what the stack's own key is called"),
+        ("none", "none is what the metrics call requests without a key"),
     ],
 )
 def test_a_name_that_is_taken_is_refused(name: str, reason: str) -> None:

@@ -20,7 +20,7 @@ from zluda_stack.gateway import routes
 from zluda_stack.gateway.exchange import Exchange
 from zluda_stack.gateway.pool import Pool
 from zluda_stack.gateway.server import State
-from zluda_stack.keyring import NAMELESS, Key
+from zluda_stack.keyring import NAMELESS, NO_KEY, Key
 
 METRICS = "/metrics"
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4.encode()
@@ -95,7 +95,7 @@ class Metrics:
 
 
 def _key(exchange: Exchange) -> str:
-    return "none" if exchange.key is None else exchange.key.name
+    return NO_KEY if exchange.key is None else exchange.key.name
 
 
 class _OfOneKey(Collector):
