@@ -117,9 +117,8 @@ def _same_file(one: Path, other: Path) -> bool:
 
 def _server_context(tls: Tls) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    for path in (tls.certificate, tls.key):
-        if "-----BEGIN" not in read_pem(path):
-            raise _no_pem(path)
+    _require_pem(tls.certificate, "CERTIFICATE-----", "the certificate")
+    _require_pem(tls.key, "PRIVATE KEY-----", "the private key")
     try:
         context.load_cert_chain(tls.certificate, tls.key)
     except ssl.SSLError as error:
@@ -134,6 +133,18 @@ def _server_context(tls: Tls) -> ssl.SSLContext:
             "its private key.",
         ) from error
     return context
+
+
+def _require_pem(path: str, label: str, what: str) -> None:
+    """Raises HostProblem unless the PEM file has a block whose first line ends with `label`."""
+    text = read_pem(path)
+    if "-----BEGIN" not in text:
+        raise _no_pem(path)
+    if label not in text:
+        raise HostProblem(
+            f"{path} is given as {what}, and none is in it",
+            "--tls-cert takes the certificate, --tls-key its private key; are they swapped?",
+        )
 
 
 def _shake_hands(server: ssl.SSLContext, client: ssl.SSLContext, name: str) -> None:

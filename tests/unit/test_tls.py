@@ -52,6 +52,16 @@ def test_files_that_are_not_there_or_no_pem_are_named(tmp_path: Path) -> None:
     assert "cannot be used" in refusal(secured(text, key))
 
 
+def test_swapped_files_are_called_so(tmp_path: Path) -> None:
+    certificate, key = self_signed(tmp_path, "IP:127.0.0.1")
+    assert refusal(secured(key, certificate)) == (
+        f"{key} is given as the certificate, and none is in it"
+    )
+    assert refusal(secured(certificate, certificate)) == (
+        f"{certificate} is given as the private key, and none is in it"
+    )
+
+
 def test_a_key_of_another_certificate_and_a_locked_one_are_refused(tmp_path: Path) -> None:
     certificate, _ = self_signed(tmp_path, "IP:127.0.0.1")
     _, other = self_signed(tmp_path, "IP:127.0.0.1", stem="other")
