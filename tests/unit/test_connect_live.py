@@ -122,6 +122,12 @@ class TestCheck:
         assert outcome.code == ExitCode.OK
         assert limits(findings) == {"tools"}
 
+    def test_a_template_without_tools_is_told_before_the_model_is_let_talk(self) -> None:
+        # This one would call: only its template keeps the tools from it.
+        outcome, findings = checked(FakeModel(renders_tools=False), "openai")
+        assert outcome.code == ExitCode.OK
+        assert findings["tools"]["told"].startswith("the model's template leaves out tools.")
+
     def test_the_context_that_is_really_served_counts_and_not_the_planned_one(self) -> None:
         with serving(FakeModel(context=4096), context=65536):
             told = connect("claude", "--check").out

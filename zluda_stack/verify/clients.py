@@ -164,11 +164,12 @@ def _system(asker: Asker, _: _User) -> str:
 
 def _tools(asker: Asker, _: _User) -> str:
     """One call in fragments and back: the shape in which every tool of the client is used."""
-    body: JsonObject = {"messages": [_QUESTION], "thinking": {"type": "disabled"}}
-    without = asker.ask(_COUNT, body)["input_tokens"]
-    body["tools"] = [_TOOL]
-    if asker.ask(_COUNT, body)["input_tokens"] == without:
-        raise _Limit(f"the model's template leaves out tools. {_NO_TOOLS}")
+    _require_place_for_tools(asker)
+    body: JsonObject = {
+        "messages": [_QUESTION],
+        "thinking": {"type": "disabled"},
+        "tools": [_TOOL],
+    }
     call = _called(asker, {**body, "max_tokens": 128, "temperature": 0})
     result = {"type": "tool_result", "tool_use_id": call["id"], "content": _RESULT}
     turns = [
@@ -179,6 +180,17 @@ def _tools(asker: Asker, _: _User) -> str:
     answer = asker.ask(_MESSAGES, {**body, "messages": turns, "max_tokens": 32, "temperature": 0})
     require(bool(answer["content"]), "nothing came back after the result of a tool")
     return f"called {call['name']} with {json.dumps(call['input'])}, and went on with its result"
+
+
+def _require_place_for_tools(asker: Asker) -> None:
+    """Raises _Limit when the prompt is as long with a tool as without.
+
+    It costs no computing, while a small model on a CPU may talk for minutes instead of calling.
+    """
+    body: JsonObject = {"messages": [_QUESTION], "thinking": {"type": "disabled"}}
+    without = asker.ask(_COUNT, body)["input_tokens"]
+    if asker.ask(_COUNT, {**body, "tools": [_TOOL]})["input_tokens"] == without:
+        raise _Limit(f"the model's template leaves out tools. {_NO_TOOLS}")
 
 
 def _called(asker: Asker, body: JsonObject) -> JsonObject:
@@ -198,6 +210,7 @@ def _called(asker: Asker, body: JsonObject) -> JsonObject:
 
 
 def _chat_tools(asker: Asker, _: _User) -> str:
+    _require_place_for_tools(asker)
     body = {
         "messages": [_QUESTION],
         "tools": [_CHAT_TOOL],
