@@ -287,6 +287,13 @@ def test_layers_that_are_left_to_the_cpu_are_told() -> None:
     assert "of 48 layers" in told.evidence
 
 
+def test_a_model_that_the_memory_does_not_hold_fails_before_it_is_fetched() -> None:
+    facts = structs.replace(host("laptop-without-gpu-or-docker"), memory_bytes=16 << 30)
+    told = finding(examined(facts, model="seed-oss-36b"), "model.too-large")
+    assert told.status is Status.FAIL
+    assert "this machine has 16.0 GiB" in told.evidence
+
+
 def test_only_what_has_to_be_built_counts_for_the_disk() -> None:
     facts = host("disk-with-30-gb-free")
     built = StackFacts(engine="docker", images_missing=())

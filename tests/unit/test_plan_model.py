@@ -20,7 +20,7 @@ from zluda_stack import paths
 from zluda_stack.catalog.load import load
 from zluda_stack.catalog.schema import Catalog, Model
 from zluda_stack.errors import ExitCode, PlanRefused
-from zluda_stack.host.facts import GpuFacts, LocalModelFacts, RunningStack
+from zluda_stack.host.facts import GpuFacts, HostFacts, LocalModelFacts, RunningStack
 from zluda_stack.models.fit import Serving, needs
 from zluda_stack.models.fit_split import needs_by_card
 from zluda_stack.models.gguf_header import read_header
@@ -274,6 +274,70 @@ def test_a_context_that_was_asked_for_decides_the_model_too() -> None:
     plan = plan_on(card("gfx1100", gib=48), context=65536)
     assert (plan.model.name, plan.model.context) == ("large", 65536)
     assert "a context of 65536 tokens" in why(plan, "model")
+
+
+def on_laptop(gib: int, **known: Any) -> tuple[HostFacts, Plan]:
+    """The plan for the CPU of a machine with so much memory; `model` and `context` are wishes."""
+    wishes = {key: known.pop(key) for key in ("model", "context", "engine") if key in known}
+    facts = structs.replace(
+        host("laptop-without-gpu-or-docker"), memory_bytes=gib * GIB, models_ready=(), **known
+    )
+    return facts, resolve(facts, configured(**wishes), real())
+
+
+def test_a_context_that_the_machines_memory_does_not_hold_is_shortened_and_that_is_told() -> None:
+    _, plan = on_laptop(24, model="seed-oss-36b")
+
+    assert 8192 <= plan.model.context < 32768
+    assert "as much as this machine's memory has room for" in why(plan, "context")
+    assert "this machine has 24.0 GiB" in why(plan, "memory")
+    assert "model-too-large" not in [notice.code for notice in plan.unmet]
+    assert on_laptop(64, model="seed-oss-36b")[1].model.context == 32768
+
+
+def test_a_context_that_was_asked_for_is_not_shortened_but_what_fits_is_named() -> None:
+    _, plan = on_laptop(24, model="seed-oss-36b", context=32768)
+
+    (lack,) = [notice for notice in plan.unmet if notice.code == "model-too-large"]
+    assert "takes 28.5 GiB of memory, and this machine has 24.0 GiB" in lack.message
+    fitting = int(re.findall(r"--context (\d+) it fits", lack.hint)[0])
+    _, again = on_laptop(24, model="seed-oss-36b", context=fitting)
+    assert "model-too-large" not in [notice.code for notice in again.unmet]
+
+
+def test_a_model_that_the_machines_memory_does_not_hold_at_all_is_not_started() -> None:
+    _, plan = on_laptop(16, model="seed-oss-36b")
+
+    (lack,) = [notice for notice in plan.unmet if notice.code == "model-too-large"]
+    assert "this machine has 16.0 GiB" in lack.message
+    assert "it fits" not in lack.hint
+    assert "models list" in lack.hint
+
+
+def test_memory_that_other_programs_hold_is_told_but_not_what_the_stack_itself_holds() -> None:
+    facts, plan = on_laptop(32, model="seed-oss-36b", memory_available_bytes=8 * GIB)
+    assert "8.0 GiB are free now" in told(plan, "little-memory-free")
+
+    own = RunningStack(name="default", port=8080)
+    again = resolve(
+        structs.replace(facts, running=(own,)), configured(model="seed-oss-36b"), real()
+    )
+    assert again.model == plan.model
+    assert told(again, "little-memory-free") == ""
+
+
+def test_the_memory_of_an_engine_elsewhere_is_not_that_of_this_machine() -> None:
+    facts, _ = on_laptop(4)
+    away = structs.replace(facts, docker=structs.replace(facts.docker, remote=True))
+    plan = resolve(away, configured(model="seed-oss-36b", engine="docker", gpu="none"), real())
+
+    assert plan.model.context == 32768
+    assert "model-too-large" not in [notice.code for notice in plan.unmet]
+
+
+def told(plan: Plan, code: str) -> str:
+    """What the warning of this code says, "" where there is none."""
+    return next((each.message for each in plan.warnings if each.code == code), "")
 
 
 def test_layers_that_do_not_fit_are_left_to_the_cpu_and_that_is_told() -> None:

@@ -17,6 +17,7 @@ from zluda_stack.plan.clients import floors
 from zluda_stack.plan.default_model import largest_that_fits
 from zluda_stack.plan.download import download_of
 from zluda_stack.plan.model_fit import Fitted, Room, fit
+from zluda_stack.plan.model_on_cpu import little_free, memory_of, on_cpu
 from zluda_stack.plan.types import Decision, GpuDevice, ModelPlan, Notice
 from zluda_stack.settings import Configured, Profile
 
@@ -26,11 +27,15 @@ _SPARE = 512 * 2**20
 
 
 class ModelChoice(Struct, frozen=True, kw_only=True):
-    """The model, why it and how it is served, and what its user should know."""
+    """The model, why it and how it is served, and what its user should know.
+
+    `unmet` is what this machine lacks to serve it.
+    """
 
     model: ModelPlan
     decisions: tuple[Decision, ...]
     warnings: tuple[Notice, ...] = ()
+    unmet: tuple[Notice, ...] = ()
 
 
 class _Named(Struct, frozen=True, kw_only=True):
@@ -72,8 +77,30 @@ def choose_model(
         named = _find(facts, catalog, settings.model or catalog.defaults.model)
         unknown = bool(gpus) and room is None
         choice = _as_wished(configured, catalog, named, room, words.default(unknown_memory=unknown))
+    if not gpus:
+        choice = _on_cpu(facts, configured, catalog, named, choice)
     download = () if named.name in facts.models_ready else download_of(named.catalogued)
     return structs.replace(choice, decisions=choice.decisions + download)
+
+
+def _on_cpu(
+    facts: HostFacts, configured: Configured, catalog: Catalog, named: _Named, choice: ModelChoice
+) -> ModelChoice:
+    """`choice` with the context for which the machine has memory, where both are known."""
+    settings, longest = configured.settings, choice.model.context
+    memory, shape = memory_of(facts, settings), _shape(named)
+    if memory is None or shape is None:
+        return choice
+    least = [min(floor, longest) for floor in floors(catalog)]
+    found = on_cpu(shape, settings.context, least, longest, memory)
+    return structs.replace(
+        choice,
+        model=structs.replace(choice.model, context=found.context),
+        decisions=words.in_machine(choice.decisions, found.context, found.total, memory),
+        warnings=choice.warnings
+        + (() if found.unmet else little_free(facts, settings, found.total)),
+        unmet=found.unmet,
+    )
 
 
 def model_anywhere(facts: HostFacts, configured: Configured, catalog: Catalog) -> ModelPlan:

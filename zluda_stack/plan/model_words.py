@@ -42,6 +42,21 @@ def as_asked(configured: Configured, model: ModelPlan, because: str) -> tuple[De
     )
 
 
+def in_machine(
+    decisions: tuple[Decision, ...], context: int, total: int, memory: int
+) -> tuple[Decision, ...]:
+    """`decisions` on a model for the CPU, with the `context` that fits and the bytes it takes."""
+    shortened = Decision(
+        what="context", value=str(context), because="as much as this machine's memory has room for"
+    )
+    decided = (
+        shortened if each.what == "context" and each.value != str(context) else each
+        for each in decisions
+    )
+    because = f"this machine has {gibibytes(memory)}"
+    return (*decided, Decision(what=MEMORY, value=gibibytes(total), because=because))
+
+
 def in_room(
     configured: Configured, name: str, fitted: Fitted, room: Room, because: str
 ) -> tuple[Decision, ...]:

@@ -68,6 +68,7 @@ def resolve(facts: HostFacts, configured: Configured, catalog: Catalog) -> Plan:
         + _client_notices(catalog, configured, chosen.model),
         unmet=choice.unmet
         + entry.unmet
+        + chosen.unmet
         + offline.with_offline_hints(settings, engine_needs(facts, engine, catalog.host))
         + offline.model_needs(facts, settings, chosen.model)
         + endpoint.unmet

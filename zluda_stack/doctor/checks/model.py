@@ -6,6 +6,7 @@ import shlex
 
 from zluda_stack.doctor.subject import Subject
 from zluda_stack.doctor.types import Check, Fix, Verdict, fail, ok, skip, warn
+from zluda_stack.plan.model_on_cpu import TOO_LARGE
 from zluda_stack.plan.model_words import MEMORY, PARTLY_ON_CARD
 from zluda_stack.plan.types import ModelPlan
 from zluda_stack.units import megabytes
@@ -70,6 +71,9 @@ def _not_whole(model: ModelPlan) -> Verdict:
 def _too_large(subject: Subject) -> Verdict:
     plan, size, (have, what) = subject.plan, _size(subject), _memory(subject)
     other = Fix(command="zluda-stack models list", then="Take a smaller model, or more quantised.")
+    too_large = subject.unmet(TOO_LARGE)
+    if too_large is not None:
+        return fail(too_large.message, "the server would be ended, or swap without end", other)
     for warning in () if plan is None else plan.warnings:
         if warning.code == PARTLY_ON_CARD:
             return warn(warning.message, "every answer waits for the CPU", other)

@@ -20,7 +20,7 @@ TOLD_ELSEWHERE = frozenset(
         *("wsl", "gpu-not-here", "unmapped-group", "group-shut-out"),
         *("docker", "embedded-packages", "docker-desktop", "docker-remote", "rootless-docker"),
         "podman-access",
-        *("passthrough-cdi", "passthrough-runtime", "terms", "port-taken"),
+        *("passthrough-cdi", "passthrough-runtime", "terms", "port-taken", "model-too-large"),
     }
 )
 
