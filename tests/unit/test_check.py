@@ -130,6 +130,12 @@ def test_what_the_parser_takes_and_what_is_no_instruction_is_no_gap(
     assert facts(path)["ids"] == []
 
 
+def test_a_comment_between_version_and_target_is_no_damage(tmp_path: Path) -> None:
+    path = tmp_path / "kernel.ptx"
+    path.write_bytes(ptx().replace(b".target", b"// a comment\n .target"))
+    assert facts(path)["one"]["ptx"][0]["target"] == "sm_80"
+
+
 @needs_compiler
 def test_of_two_modules_of_one_fat_binary_the_better_counts(tmp_path: Path) -> None:
     """ZLUDA takes the last module that it can parse whole."""

@@ -28,7 +28,7 @@ from zluda_stack.errors import HostProblem, StackError, UsageError
 
 _CUDA_MACHINE = "CUDA"
 _HEAD = 1 << 16
-_TARGET = re.compile(rb"\.version\s+(\d+\.\d+)\s+\.target\s+(\w+)")
+_TARGET = re.compile(rb"\.version\s+(\d+\.\d+)(?:\s|//[^\n]*\n)+\.target\s+(\w+)")
 _TARGET_LINE = re.compile(rb"\.target[^\n]*\n")
 # cudart tells its user so; the text is in it alone, linked statically or not.
 _CUDART_SAYS = re.compile(rb"CUDA driver version is insufficient for CUDA runtime version")

@@ -81,7 +81,7 @@ class Known(Struct, frozen=True):
             unknown_forms=_raw(code.unknown_forms),
             left_out=left_out,
             refused=refused,
-            registers=re.compile(rb"%(?:" + b"|".join(sorted(left_out | refused)) + rb")\w*"),
+            registers=_registers(left_out | refused),
         )
 
     def miss(self, word: bytes) -> tuple[str, MissKind] | None:
@@ -140,6 +140,14 @@ def _blocks(text: bytes) -> Iterator[bytes]:
         end = len(text) if end < 0 else end
         yield text[start:end]
         start = end
+
+
+def _registers(names: frozenset[bytes]) -> re.Pattern[bytes]:
+    """A pattern for the registers `names`; its first look sorts out %r1, %rd2, %f3 and the like."""
+    first = b"".join(sorted({name[:1] for name in names}))
+    second = b"".join(sorted({name[1:2] for name in names}))
+    look = rb"%(?=[" + first + rb"][" + second + rb"])"
+    return re.compile(look + rb"(?:" + b"|".join(sorted(names)) + rb")\w*")
 
 
 def _raw(names: Iterable[str]) -> frozenset[bytes]:
