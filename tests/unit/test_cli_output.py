@@ -130,3 +130,17 @@ def test_a_table_on_a_terminal_shows_cells_as_they_are(
 
     assert "[bold]" in shown_on(terminal)
     assert ":smile:" in shown_on(terminal)
+
+
+def test_who_waits_for_an_answer_away_from_a_terminal_sees_the_seconds(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(output, "_SECONDS_BETWEEN_SIGNS_OF_LIFE", 0.01)
+    told = ""
+    with output.waiting("asking the endpoint: tools ..."):
+        while told.count("\n") < 2:
+            told += capsys.readouterr().err
+
+    first, second, *_ = told.splitlines()
+    assert first == "asking the endpoint: tools ..."
+    assert second == "  no answer yet after 0 s"

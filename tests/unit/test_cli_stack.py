@@ -227,7 +227,7 @@ def test_a_dry_run_says_that_a_stack_that_runs_as_planned_is_left_alone(
     after = dry_up("--json").json
 
     assert (before["already_running"], bool(before["commands"])) == (False, True)
-    assert after == {"already_running": True, "commands": [], "download": []}
+    assert after == {"already_running": True, "build": None, "commands": [], "download": []}
     assert dry_up().out.endswith("nothing would be done.\n")
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import shutil
+from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
 
@@ -10,6 +12,7 @@ import pytest
 from docker import DockerClient
 from docker.errors import ImageNotFound
 
+from tests.unit.command_line import CASES, NO_GPU, run, settle
 from tests.unit.planning import host, plan_for
 from zluda_stack.engines.docker.estimate import BuildCost, duration, estimate, require_room
 from zluda_stack.engines.docker.supply import here
@@ -97,3 +100,23 @@ def test_the_summary_names_time_disk_and_memory() -> None:
     assert "3.5 h" in told
     assert "45.0 GB of disk" in told
     assert "8.0 GB of memory" in told
+
+
+@pytest.mark.parametrize("command", [("plan",), ("up", "--dry-run")])
+def test_who_only_looks_is_told_what_the_first_build_takes(
+    command: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settle(tmp_path, monkeypatch)
+    card = ("--host-facts", str(CASES / "radeon-rx-7900-xtx.json"), "--accept-cuda-eula")
+
+    (told,) = (line for line in run(*command, *card).out.splitlines() if "takes about" in line)
+
+    assert re.search(r"Building the images takes about [\d.]+ h on two cores, [\d.]+ GB", told)
+    assert "build --dry-run" in told
+
+
+def test_a_plan_without_images_says_nothing_of_a_build(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settle(tmp_path, monkeypatch)
+    assert "Building" not in run("plan", "--host-facts", str(NO_GPU)).out

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TextIO
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from zluda_stack.progress import Progress
 
 _SECONDS_BETWEEN_PLAIN_LINES = 5.0
+_SECONDS_BETWEEN_SIGNS_OF_LIFE = 15.0
 
 
 def use_color(stream: TextIO, *, no_color: bool = False) -> bool:
@@ -149,13 +151,37 @@ def progress(stream: TextIO | None = None) -> AbstractContextManager[Progress]:
 
 @contextmanager
 def waiting(text: str) -> Iterator[None]:
-    """Says on stderr what is being waited for; on a terminal it is gone after that."""
+    """Says on stderr what is being waited for and how long; on a terminal it is gone after that."""
     if not sys.stderr.isatty() or os.environ.get("TERM") == "dumb":
         note(text)
-        yield
+        with _signs_of_life():
+            yield
         return
-    with _console(sys.stderr).status(text):
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
+    with Progress(*columns, console=_console(sys.stderr), transient=True) as shown:
+        shown.add_task(text, total=None)
         yield
+
+
+@contextmanager
+def _signs_of_life() -> Iterator[None]:
+    """A line with the seconds now and then, for who reads no live display."""
+    over = threading.Event()
+    began = time.monotonic()
+
+    def tell() -> None:
+        while not over.wait(_SECONDS_BETWEEN_SIGNS_OF_LIFE):
+            note(f"  no answer yet after {time.monotonic() - began:.0f} s")
+
+    teller = threading.Thread(target=tell, daemon=True)
+    teller.start()
+    try:
+        yield
+    finally:
+        over.set()
+        teller.join()
 
 
 class PlainProgress:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from zluda_stack.cli import context, output
+from zluda_stack.cli import build_cost, context, output
 from zluda_stack.cli.options import json_option, settings_options
 from zluda_stack.program import as_typed
 
@@ -27,6 +27,7 @@ def plan(ctx: click.Context, flags: dict[str, object], *, as_json: bool) -> None
         click.echo(to_json(resolved).decode(), nl=False)
     else:
         _print(resolved)
+        _print_build(ctx, resolved)
 
 
 def resolve(ctx: click.Context, flags: dict[str, object]) -> Plan:
@@ -35,6 +36,12 @@ def resolve(ctx: click.Context, flags: dict[str, object]) -> Plan:
 
     configured = context.configured(ctx, flags)
     return decide(context.facts(ctx, configured.settings), configured, context.catalog())
+
+
+def _print_build(ctx: click.Context, plan: Plan) -> None:
+    cost = build_cost.of(ctx, plan)
+    if cost is not None:
+        output.say(as_typed(build_cost.line(cost, plan)))
 
 
 def _print(plan: Plan) -> None:

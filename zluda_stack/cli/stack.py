@@ -9,16 +9,17 @@ from typing import TYPE_CHECKING
 import click
 
 from zluda_stack import keys, paths
-from zluda_stack.cli import coding, context, download, output, replacing
+from zluda_stack.cli import build_cost, coding, context, download, output, replacing
 from zluda_stack.cli.options import dry_run_option, json_option, settings_options, yes_option
 from zluda_stack.errors import EngineFailure, ExitCode, Interrupted
-from zluda_stack.program import command
+from zluda_stack.program import as_typed, command
 from zluda_stack.units import megabytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from zluda_stack.engines.base import Engine, StackStatus
+    from zluda_stack.engines.docker.estimate import BuildCost
     from zluda_stack.plan.types import Plan
     from zluda_stack.verify.selftest import Check
 
@@ -72,7 +73,8 @@ def up(
             replacing.warn(before, plan)
         if dry_run:
             is_up = not context.is_replay(ctx) and engine.is_up(plan)
-            _print_dry_run(plan, engine, is_up=is_up, as_json=as_json)
+            cost = None if is_up else build_cost.of(ctx, plan)
+            _print_dry_run(plan, engine, cost, is_up=is_up, as_json=as_json)
             return
         context.refuse_replay(ctx, "up")
         require_same_engine(plan)
@@ -108,7 +110,7 @@ def restart(
         if dry_run:
             if not as_json:
                 output.say(f"# stop {name}")
-            _print_dry_run(plan, engine, is_up=False, as_json=as_json)
+            _print_dry_run(plan, engine, None, is_up=False, as_json=as_json)
             return
         require_usable(plan.endpoint)
         ctx.with_resource(claims.claim(name, plan.endpoint.port))
@@ -327,10 +329,13 @@ def _print_ready(plan: Plan, *, untouched: bool) -> None:
         output.say(f"  {line:{width}}  # {purpose}")
 
 
-def _print_dry_run(plan: Plan, engine: Engine, *, is_up: bool, as_json: bool) -> None:
+def _print_dry_run(
+    plan: Plan, engine: Engine, build: BuildCost | None, *, is_up: bool, as_json: bool
+) -> None:
     """Print the exact commands of `up`, the download of the model first where it is needed.
 
-    A container stack fetches its model in a container.
+    `build` is what its images cost, None when nothing has to be built. A container stack fetches
+    its model in a container.
     """
     from zluda_stack.models.store import Store
 
@@ -338,10 +343,13 @@ def _print_dry_run(plan: Plan, engine: Engine, *, is_up: bool, as_json: bool) ->
     pull = () if model is None else Store(paths.model_store()).pull_commands(model)
     commands = () if is_up else engine.commands(plan)
     if as_json:
-        output.print_json({"already_running": is_up, "download": pull, "commands": commands})
+        facts = {"already_running": is_up, "download": pull, "commands": commands}
+        output.print_json({**facts, "build": build})
         return
     if is_up:
         output.say(f"{plan.endpoint.url} runs as planned and is healthy: nothing would be done.")
+    if build is not None:
+        output.say(f"# {as_typed(build_cost.line(build, plan))}")
     if model is not None and pull:
         size = "" if model.size is None else f" ({megabytes(model.size)})"
         output.say(f"# fetch the model {model.name}{size}")
