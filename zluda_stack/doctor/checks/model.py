@@ -6,6 +6,7 @@ import shlex
 
 from zluda_stack.doctor.subject import Subject
 from zluda_stack.doctor.types import Check, Fix, Verdict, fail, ok, skip, warn
+from zluda_stack.plan.download import space_of
 from zluda_stack.plan.model_on_cpu import TOO_LARGE
 from zluda_stack.plan.model_words import MEMORY, PARTLY_ON_CARD
 from zluda_stack.plan.types import ModelPlan
@@ -19,6 +20,15 @@ _FREE_DOCKER = Fix(
 )
 
 
+def space_to_fetch(subject: Subject) -> int:
+    """The bytes that fetching the planned model takes for a while; 0 when it is here or a file."""
+    plan, stack = subject.plan, subject.facts.stack
+    if plan is None or plan.model.catalogued is None:
+        return 0
+    here = stack is not None and (stack.model_ready or stack.state == "running")
+    return 0 if here else space_of(plan.model.catalogued)
+
+
 def _size(subject: Subject) -> int | None:
     """The size of the planned model's file in bytes."""
     plan, local = subject.plan, subject.facts.local_model
@@ -30,10 +40,8 @@ def _size(subject: Subject) -> int | None:
 
 
 def _no_room(subject: Subject) -> Verdict:
-    plan, stack, size = subject.plan, subject.facts.stack, _size(subject)
-    if plan is None or plan.model.path is not None or size is None:
-        return ok()
-    if stack is not None and (stack.model_ready or stack.state == "running"):
+    plan, size = subject.plan, space_to_fetch(subject)
+    if plan is None:
         return ok()
     free, where, fix = subject.facts.models_free_bytes, "its folder", _FREE_STORE
     if plan.engine == "docker":
@@ -41,7 +49,8 @@ def _no_room(subject: Subject) -> Verdict:
     if free is None or free >= size:
         return ok()
     return fail(
-        f"the model takes {megabytes(size)}, {where} has {megabytes(free)} free",
+        f"fetching the model takes {megabytes(size)} for a while, {where} has "
+        f"{megabytes(free)} free",
         "the download would stop in its middle",
         fix,
     )
