@@ -8,7 +8,8 @@ import msgspec
 import pytest
 
 from tests.certificates import self_signed
-from zluda_stack.errors import HostProblem
+from tests.unit.command_line import run, settle
+from zluda_stack.errors import ExitCode, HostProblem
 from zluda_stack.plan.types import EndpointPlan, Tls
 from zluda_stack.tls import require_usable
 
@@ -68,3 +69,20 @@ def test_a_key_of_another_certificate_and_a_locked_one_are_refused(tmp_path: Pat
     assert "is not the private key" in refusal(secured(certificate, other))
     other.write_text("-----BEGIN ENCRYPTED PRIVATE KEY-----\n")
     assert "locked by a passphrase" in refusal(secured(certificate, other))
+
+
+def test_plan_lists_what_is_wrong_with_the_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settle(tmp_path, monkeypatch)
+    certificate, key = self_signed(tmp_path, "IP:127.0.0.1")
+    absent = tmp_path / "nokey.pem"
+
+    def lacking(key_file: Path) -> list[str]:
+        files = ("--tls-cert", str(certificate), "--tls-key", str(key_file))
+        told = run("plan", "--engine", "embedded", "--gpu", "none", "--json", *files)
+        assert told.code == ExitCode.OK
+        return [each["message"] for each in told.json["unmet"] if each["code"] == "tls"]
+
+    assert lacking(absent) == [f"cannot read {absent}: No such file or directory"]
+    assert lacking(key) == []

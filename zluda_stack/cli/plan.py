@@ -8,6 +8,7 @@ import click
 
 from zluda_stack.cli import build_cost, context, output
 from zluda_stack.cli.options import json_option, settings_options
+from zluda_stack.errors import HostProblem
 from zluda_stack.program import as_typed
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ def plan(ctx: click.Context, flags: dict[str, object], *, as_json: bool) -> None
     """Show what `up` would do on this machine, and why. Nothing is started or built."""
     from zluda_stack.plan.types import to_json
 
-    resolved = resolve(ctx, flags)
+    resolved = _with_certificate(ctx, resolve(ctx, flags))
     if as_json:
         click.echo(to_json(resolved).decode(), nl=False)
     else:
@@ -36,6 +37,23 @@ def resolve(ctx: click.Context, flags: dict[str, object]) -> Plan:
 
     configured = context.configured(ctx, flags)
     return decide(context.facts(ctx, configured.settings), configured, context.catalog())
+
+
+def _with_certificate(ctx: click.Context, plan: Plan) -> Plan:
+    """`plan` with what is wrong with its TLS files, which no facts of a machine hold."""
+    from msgspec import structs
+
+    from zluda_stack.plan.types import Notice
+    from zluda_stack.tls import require_usable
+
+    if context.is_replay(ctx):
+        return plan
+    try:
+        require_usable(plan.endpoint)
+    except HostProblem as problem:
+        lack = Notice(code="tls", message=problem.message, hint=problem.hint)
+        return structs.replace(plan, unmet=(*plan.unmet, lack))
+    return plan
 
 
 def _print_build(ctx: click.Context, plan: Plan) -> None:
