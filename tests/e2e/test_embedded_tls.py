@@ -86,6 +86,21 @@ def test_what_the_settings_say_reaches_the_endpoint(secure: Secure) -> None:
     assert any(b"Say hello" in path.read_bytes() for path in kept.glob("*.request"))
 
 
+def test_an_up_without_what_made_it_secure_changes_nothing_unasked(secure: Secure) -> None:
+    project = Path("zluda-stack.yml")
+    kept = project.read_text()
+    project.write_text(f"port: {secure.port}\n")
+    try:
+        refused = run("up", "--engine", "embedded")
+    finally:
+        project.write_text(kept)
+
+    assert refused.code == ExitCode.USAGE
+    assert f"endpoint {secure.url} -> http://" in refused.err
+    assert "prompts on disk yes -> no (capture_prompts is not set any more)" in refused.err
+    assert run("status", "--json").json["url"] == secure.url
+
+
 def test_a_client_is_checked_over_https(secure: Secure) -> None:
     checked = run("connect", "openai", "--check", "--json")
     assert checked.code == ExitCode.OK, checked.err
@@ -143,7 +158,7 @@ def test_a_dry_run_of_the_client_needs_no_client(
     shown = run("claude", "--simple", "--dry-run", "-p", "hi")
     assert shown.code == ExitCode.OK, shown.err
     settings = paths.stack("default") / "claude-settings.json"
-    assert shown.out == f"claude --settings {settings} -p hi\n"
+    assert shown.out == f"CLAUDE_CODE_SIMPLE=1 claude --settings {settings} -p hi\n"
 
 
 def test_the_key_of_the_certificate_is_read_where_the_user_keeps_it(secure: Secure) -> None:
