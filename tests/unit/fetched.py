@@ -70,7 +70,7 @@ def store_of(
     waited = [] if pauses is None else pauses
     fetching = Fetching(
         limit=Throttle(limit),
-        patience=Patience(stall_seconds=stall, wait=waited.append),
+        patience=Patience(stall_seconds=stall, told_seconds=stall / 4, wait=waited.append),
         peer=peer,
         update=update,
         environ={"HF_ENDPOINT": hub.url, "HOME": str(root)} | (environ or {}),

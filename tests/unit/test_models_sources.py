@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import io
+import ssl
+import threading
 import time
 from collections.abc import Iterator
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,6 +19,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from requests.adapters import HTTPAdapter
 
+from tests.certificates import self_signed
 from tests.fake_hub import COMMIT, FakeHub, Fault, fake_hub
 from tests.unit.fetched import (
     CONTENT,
@@ -103,6 +108,55 @@ def test_good_bytes_are_not_fetched_again(hub: FakeHub, root: Path, fault: Fault
     store = store_of(root, hub, stall=0.5)
     assert store.ensure(hub_model(), Silent()).read_bytes() == CONTENT
     assert hub.served() == len(CONTENT)
+
+
+class Told(Silent):
+    """Progress that remembers its steps."""
+
+    def __init__(self) -> None:
+        self.steps: list[str] = []
+
+    def step(self, text: str) -> None:
+        self.steps.append(text)
+
+
+def test_a_server_that_sends_nothing_more_is_told_of_before_it_is_given_up(
+    hub: FakeHub, root: Path
+) -> None:
+    hub.faults = [Fault.STALL]
+    told = Told()
+    store_of(root, hub, stall=1).ensure(hub_model(), told)
+    waiting = [number for number, step in enumerate(told.steps) if "no byte came for 0" in step]
+    (again,) = [number for number, step in enumerate(told.steps) if "trying again" in step]
+    assert waiting
+    assert max(waiting) < again
+
+
+def test_a_download_that_is_slow_by_wish_is_not_called_stalled(hub: FakeHub, root: Path) -> None:
+    told = Told()
+    store_of(root, hub, stall=0.5, limit=len(CONTENT)).ensure(hub_model(), told)
+    assert not [step for step in told.steps if "no byte" in step]
+
+
+@pytest.mark.parametrize("variable", ["SSL_CERT_FILE", "REQUESTS_CA_BUNDLE"])
+def test_a_certificate_that_the_user_names_is_trusted(
+    variable: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    certificate, key = self_signed(tmp_path, "IP:127.0.0.1")
+    for name in ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"):
+        monkeypatch.delenv(name, raising=False)
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(certificate, key)
+    with ThreadingHTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as server:
+        server.socket = tls.wrap_socket(server.socket, server_side=True)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        url = f"https://127.0.0.1:{server.server_port}/"
+        with pytest.raises(requests.exceptions.SSLError):
+            Session().get(url, timeout=5)
+        monkeypatch.setenv(variable, str(certificate))
+        answer = Session().get(url, timeout=5)
+        server.shutdown()
+    assert answer.status_code == HTTPStatus.NOT_IMPLEMENTED
 
 
 @pytest.mark.parametrize("fault", [Fault.CLAIMS_LESS, Fault.CLAIMS_MORE, Fault.SENDS_MORE])

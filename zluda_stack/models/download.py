@@ -26,6 +26,7 @@ from zluda_stack.models.layout import stored_name
 from zluda_stack.models.partial import Partial, partial_size
 from zluda_stack.models.session import InsecureRedirect, Session, host
 from zluda_stack.models.source import Fetched
+from zluda_stack.models.stalls import StallWatch
 from zluda_stack.progress import Progress
 from zluda_stack.units import megabytes
 
@@ -126,7 +127,7 @@ class Downloader:
 
     def _complete(self, wanted: Wanted, partial: Partial, progress: Progress) -> None:
         """Bring `partial` to its full length, in as many tries as that takes."""
-        step, heard = f"downloading {wanted.title}", False
+        step, heard = _step(wanted), False
         best, retry = partial.length, self._fresh(self._patience.first_tries)
         while not _has_all(wanted, partial):
             progress.step(step)
@@ -166,12 +167,18 @@ class Downloader:
             headers["Range"] = f"bytes={partial.length}-"
             if partial.origin.validator:
                 headers["If-Range"] = partial.origin.validator
-        with closing(self._ask("GET", wanted.url, headers)) as response:
+        step = _step(wanted)
+        with (
+            StallWatch(step, progress, self._patience.told_seconds) as watch,
+            closing(self._ask("GET", wanted.url, headers)) as response,
+        ):
             total = _begin(response, wanted, partial)
             for chunk in _chunks(response):
+                watch.heard()
                 _append(chunk, wanted, partial, total)
                 progress.bytes(partial.length, total)
                 self._throttle.spend(len(chunk))
+                watch.waits()
         if total is not None and partial.length != total:
             raise _Again(f"the connection ended after {megabytes(partial.length)}")
 
@@ -198,12 +205,16 @@ class Downloader:
         except requests.exceptions.SSLError as error:
             raise HostProblem(
                 f"{host(url)} shows a certificate that is not trusted",
-                "Behind a proxy that opens TLS, name its certificate in REQUESTS_CA_BUNDLE.",
+                "Behind a proxy that opens TLS, name its certificate in SSL_CERT_FILE.",
             ) from error
         except (requests.ConnectionError, requests.Timeout) as error:
             raise _Again(_reason(error), answered=False) from error
         except requests.RequestException as error:
             raise HostProblem(f"{url} cannot be asked for: {error}", "Check the URL.") from error
+
+
+def _step(wanted: Wanted) -> str:
+    return f"downloading {wanted.title}"
 
 
 def _small(response: requests.Response, url: str, title: str, most: int) -> bytes:

@@ -19,12 +19,14 @@ def _sleep(seconds: float) -> None:
 class Patience(Struct, frozen=True, kw_only=True):
     """How long a download waits.
 
-    `stall_seconds` is for an answer and for the next byte. `tries` are those in a row that bring
+    `stall_seconds` is for an answer and for the next byte; a person is told of it every
+    `told_seconds`. `tries` are those in a row that bring
     no new byte; with the backoff, the pauses between them are 0, 2, 4, 8, 16 and 30 seconds. A
     server that was never reached gets `first_tries`: there is probably no network.
     """
 
     stall_seconds: float = 60
+    told_seconds: float = 15
     tries: int = 6
     first_tries: int = 3
     backoff_seconds: float = 1.0

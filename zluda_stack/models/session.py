@@ -1,11 +1,15 @@
 """One HTTP session for everything that is fetched: where a redirect may lead, and who gets a token.
 
-requests brings the user's proxy, certificates and netrc. It takes the Authorization header away
-when a redirect leaves the host; that a redirect never leaves TLS is seen to here.
+requests brings the user's proxy, REQUESTS_CA_BUNDLE and netrc. It takes the Authorization header
+away when a redirect leaves the host; that a redirect never leaves TLS, and that SSL_CERT_FILE
+counts, is seen to here.
 """
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+from typing import Any
 from urllib.parse import urljoin, urlsplit
 
 import requests
@@ -40,6 +44,21 @@ class Session(requests.Session):
         super().__init__()
         self.max_redirects = _MOST_REDIRECTS
         self.headers["User-Agent"] = f"zluda-stack/{__version__}"
+
+    def merge_environment_settings(
+        self,
+        url: str | bytes | None,
+        proxies: Any,  # noqa: ANN401  # as requests types them
+        stream: bool | None,  # noqa: FBT001
+        verify: Any,  # noqa: ANN401
+        cert: Any,  # noqa: ANN401
+    ) -> Any:  # noqa: ANN401
+        """What requests takes of the environment, and the file that OpenSSL's programs trust."""
+        merged = super().merge_environment_settings(url, proxies, stream, verify, cert)
+        trusted = os.environ.get("SSL_CERT_FILE", "")
+        if merged["verify"] is True and Path(trusted).is_file():
+            merged["verify"] = trusted
+        return merged
 
     def get_redirect_target(self, resp: requests.Response) -> str | None:
         """Where `resp` leads, None when it is no redirect. Raises InsecureRedirect."""
