@@ -265,3 +265,14 @@ def test_a_damaged_file_of_another_store_is_not_taken(
     assert digest(CONTENT) in capsys.readouterr().err
     assert here(capsys) == {}
     assert hub.files
+
+
+def test_a_file_that_is_only_called_gguf_is_not_taken_for_an_archive(
+    hub: FakeHub,  # noqa: ARG001
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    page = tmp_path / "text.gguf"
+    page.write_text("<html>not here</html>")
+    assert run("import", str(page)) == ExitCode.USAGE
+    assert f"{page} is no GGUF file" in capsys.readouterr().err

@@ -69,6 +69,11 @@ def import_(path: str, *, name: str | None, link: bool, dry_run: bool) -> None:
     if path != _STANDARD and _is_gguf(Path(path)):
         _import_file(Path(path).resolve(), name, link=link, dry_run=dry_run)
         return
+    if path.lower().endswith(".gguf") and not Path(path).is_dir():
+        raise UsageError(
+            f"{path} is no GGUF file: it does not begin with GGUF",
+            "It may be half a download, or the page of a website. Fetch it again.",
+        )
     if name is not None or link:
         raise UsageError("--name and --link are for a GGUF file", f"{path} is none.")
     if path != _STANDARD and Path(path).is_dir():
