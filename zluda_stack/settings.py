@@ -48,6 +48,10 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
             min_length=1,
         ),
     ] = "auto"
+    vram: Annotated[
+        Annotated[int, Meta(ge=2**20, le=2**50)] | None,
+        Meta(description="Memory of a card that is not here, such as 24G.", extra=AMOUNT),
+    ] = None
     passthrough: Annotated[
         PassthroughWish,
         Meta(

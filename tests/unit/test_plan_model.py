@@ -15,7 +15,7 @@ from msgspec import structs
 
 from tests.unit.command_line import run, settle
 from tests.unit.gguf_shapes import SHAPES, write_shape
-from tests.unit.planning import GIB, card, configured, host, machine
+from tests.unit.planning import CASES, GIB, card, configured, host, machine
 from zluda_stack import paths
 from zluda_stack.catalog.load import load
 from zluda_stack.catalog.schema import Catalog, Model
@@ -346,6 +346,35 @@ def test_a_disk_without_room_for_the_model_is_told_before_it_is_fetched() -> Non
     full = structs.replace(docker, free_bytes=10 * 10**9)
     on_card = plan_on(card("gfx1100", gib=24), catalog=real(), facts={"docker": full})
     assert "Docker's disk has 10000.0 MB free" in told(on_card, "little-disk")
+
+
+def test_a_card_of_another_machine_gets_a_model_once_its_memory_is_named() -> None:
+    laptop = structs.replace(host("laptop-without-gpu-or-docker"), memory_bytes=GIB)
+    unknown = resolve(laptop, configured(gpu="gfx1100"), real())
+    assert "--vram 24G names it" in why(unknown, "model")
+
+    elsewhere = resolve(laptop, configured(gpu="gfx1100", vram=24 * GIB), real())
+    here = resolve(machine(card("gfx1100", gib=24)), configured(), real())
+    assert elsewhere.model == here.model
+    assert elsewhere.model.name != real().defaults.model
+
+
+def test_the_memory_of_a_card_that_is_here_is_what_it_says_itself() -> None:
+    error = refused(card("gfx1100", gib=16), vram=24 * GIB)
+    assert "is here and has 16.0 GiB" in error.message
+    assert "Leave --vram out" in error.hint
+
+
+def test_a_rendered_folder_has_the_model_for_the_named_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settle(tmp_path, monkeypatch)
+    wish = ("--gpu", "gfx1100", "--vram", "24G", "--out", str(tmp_path / "stack"))
+    done = run("--host-facts", str(CASES / "laptop-without-gpu-or-docker.json"), "render", *wish)
+    assert done.code == ExitCode.OK, done.err
+    written = (tmp_path / "stack" / "compose" / ".env").read_text()
+    assert "ZLUDA_STACK_MODEL=" in written
+    assert f"ZLUDA_STACK_MODEL={real().defaults.model}" not in written
 
 
 def told(plan: Plan, code: str) -> str:

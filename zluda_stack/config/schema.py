@@ -92,15 +92,16 @@ def _setting(field: inspect.Field, annotation: object) -> Setting:
     if isinstance(inner, inspect.UnionType):
         inner = next(part for part in inner.types if not isinstance(part, inspect.NoneType))
     kind, expected, choices = _shape(inner)
+    amount = extra.get("amount", False)
     return Setting(
         key=field.name,
         help=help_text,
         kind=kind,
-        expected=expected,
+        expected=f"{expected}, which may end in k, M or G" if amount else expected,
         choices=choices,
         optional=optional,
         flag=extra.get("flag", True),
-        amount=extra.get("amount", False),
+        amount=amount,
         type=annotation,
     )
 

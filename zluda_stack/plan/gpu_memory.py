@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from msgspec import structs
+
+from zluda_stack.errors import PlanRefused
 from zluda_stack.host.facts import HostFacts
 from zluda_stack.plan.gpu_card import Card
+from zluda_stack.plan.types import GpuDevice
+from zluda_stack.units import gibibytes
 
 
 def free_bytes(facts: HostFacts, card: Card, stack: str) -> int | None:
@@ -23,6 +28,23 @@ def free_bytes(facts: HostFacts, card: Card, stack: str) -> int | None:
         available = facts.memory_available_bytes
         return memory if available is None else min(memory, available)
     return max(0, memory - (card.facts.vram_used_bytes or 0))
+
+
+def described(gpus: tuple[GpuDevice, ...], vram: int | None) -> tuple[GpuDevice, ...]:
+    """`gpus` with `vram` bytes where a card's memory is not known, as that of one elsewhere.
+
+    Raises PlanRefused when it is known: what a user says does not make a card larger.
+    """
+    if vram is None:
+        return gpus
+    for gpu in gpus:
+        if gpu.memory_bytes is not None:
+            raise PlanRefused(
+                f"vram is {gibibytes(vram)}, but {gpu.name or gpu.target} is here and has "
+                f"{gibibytes(gpu.memory_bytes)}",
+                "Leave --vram out: it is for a card that is not here.",
+            )
+    return tuple(structs.replace(gpu, memory_bytes=vram, free_bytes=vram) for gpu in gpus)
 
 
 def _before_start(facts: HostFacts, card: Card, stack: str) -> int | None:

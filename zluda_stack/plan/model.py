@@ -122,7 +122,9 @@ def _room(
     if not gpus or len(free) < len(gpus):
         return None
     shared = any(gpu.integrated for gpu in gpus)
-    return Room(cards=free, machine=facts.memory_bytes, shared=shared, spare=spare, profile=profile)
+    elsewhere = any(gpu.index is None for gpu in gpus)
+    machine = None if elsewhere else facts.memory_bytes
+    return Room(cards=free, machine=machine, shared=shared, spare=spare, profile=profile)
 
 
 def _find(facts: HostFacts, catalog: Catalog, name: str) -> _Named:

@@ -30,7 +30,9 @@ def largest(client: Client, mode: ClientMode, context: int | None) -> str:
 def default(*, unknown_memory: bool) -> str:
     """Why the catalogue's default model was taken."""
     return (
-        "the default: the memory of the card is not known here" if unknown_memory else "the default"
+        "the default: the memory of the card is not known here, and --vram 24G names it"
+        if unknown_memory
+        else "the default"
     )
 
 

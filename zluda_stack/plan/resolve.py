@@ -18,6 +18,7 @@ from zluda_stack.plan.download import DOWNLOAD, little_disk
 from zluda_stack.plan.endpoint import choose_endpoint
 from zluda_stack.plan.engine_needs import engine_needs
 from zluda_stack.plan.gpu import Choice, choose_gpu, describe
+from zluda_stack.plan.gpu_memory import described
 from zluda_stack.plan.images import combination_of, cpu_images, gpu_images
 from zluda_stack.plan.model import choose_model, model_anywhere
 from zluda_stack.plan.passthrough import Passthrough, choose_passthrough
@@ -36,6 +37,7 @@ def resolve(facts: HostFacts, configured: Configured, catalog: Catalog) -> Plan:
     """
     settings = configured.settings
     choice = choose_gpu(facts, configured, catalog)
+    choice = structs.replace(choice, gpus=described(choice.gpus, settings.vram))
     entry = choose_passthrough(facts, configured, choice.gpus)
     in_docker = bool(choice.gpus) or settings.engine == "docker"
     engine: EngineName = "docker" if in_docker else "embedded"
