@@ -19,10 +19,10 @@ def of(ctx: click.Context, plan: Plan) -> BuildCost | None:
 
     An engine that cannot be asked, as that of a replayed machine, is taken for one without images.
     """
-    from zluda_stack.engines.docker.change import served_images
-
     if plan.engine != "docker" or plan.offline:
         return None
+    from zluda_stack.engines.docker.change import served_images
+
     cost = _estimated(served_images(plan), asked=not context.is_replay(ctx))
     return cost if cost.minutes else None
 
