@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import random
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from zluda_stack.gateway import connection
 from zluda_stack.gateway.connection import Address, request
 from zluda_stack.gateway.failures import BrokeOff, NotRunning
 
@@ -46,6 +49,14 @@ async def serving(folder: Path, handler: Handler) -> AsyncIterator[tuple[FakeSer
     path = folder / "server.sock"
     async with await asyncio.start_unix_server(server.serve, path):
         yield server, Address(f"unix:{path}")
+
+
+@asynccontextmanager
+async def serving_tcp(_: Path, handler: Handler) -> AsyncIterator[tuple[FakeServer, Address]]:
+    server = FakeServer(handler)
+    async with await asyncio.start_server(server.serve, "127.0.0.1", 0) as listening:
+        port = listening.sockets[0].getsockname()[1]
+        yield server, Address(f"http://127.0.0.1:{port}")
 
 
 def says(*pieces: bytes) -> Handler:
@@ -149,13 +160,35 @@ def test_where_nobody_listens_the_request_was_not_sent(address: str) -> None:
         asyncio.run(ask())
 
 
+def test_a_server_that_takes_no_connection_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "_CONNECT_SECONDS", 0.2)
+
+    async def ask(port: int) -> None:
+        async with request(Address(f"http://127.0.0.1:{port}"), "GET", b"/", [], b""):
+            pass
+
+    with socket.socket() as full, ExitStack() as waiting:
+        full.bind(("127.0.0.1", 0))
+        full.listen(0)
+        port = full.getsockname()[1]
+        for _ in range(4):  # what is more than its queue holds gets no answer
+            one = waiting.enter_context(socket.socket())
+            one.setblocking(False)
+            one.connect_ex(("127.0.0.1", port))
+        with pytest.raises(NotRunning):
+            asyncio.run(ask(port))
+
+
 @pytest.mark.parametrize("text", ["ftp://host", "http://", "http://host:port", "host:80", ""])
 def test_what_is_no_address_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"port|address"):
         Address(text)
 
 
-def test_however_a_request_is_cancelled_its_connection_is_closed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("serving", [serving, serving_tcp])
+def test_however_a_request_is_cancelled_its_connection_is_closed(
+    tmp_path: Path, serving: Callable[[Path, Handler], Any]
+) -> None:
     """At any moment: while it connects, is sent, waits for the head, or reads the body."""
 
     async def slowly(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

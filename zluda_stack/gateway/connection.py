@@ -29,6 +29,28 @@ _PORTS = {"http": 80, "https": 443}
 Opened = tuple[asyncio.Transport, Incoming]
 
 
+class _Deadline:
+    """Cancels the task that makes it after so many seconds; `passed` tells that from others.
+
+    Not wait_for, which swallows a cancellation at times (CPython 86296, until 3.12), and makes a
+    task of its own for what takes a fraction of a millisecond.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self.passed = False
+        self._task = asyncio.current_task()
+        self._timer = asyncio.get_running_loop().call_later(seconds, self._pass)
+
+    def stop(self) -> None:
+        """Cancel nothing from now on."""
+        self._timer.cancel()
+
+    def _pass(self) -> None:
+        self.passed = True
+        if self._task is not None:
+            self._task.cancel()
+
+
 class Address:
     """Where a server listens: `http://host:port`, `https://host:port` or `unix:path`.
 
@@ -49,28 +71,22 @@ class Address:
 
     async def connect(self, protocol: Callable[[], Incoming]) -> Opened:
         """A new connection. Raises NotRunning when nobody listens there, or not in time."""
-        loop = asyncio.get_running_loop()
-        if self._path is not None:  # answers at once, whatever it is
-            try:
-                return await loop.create_unix_connection(protocol, self._path)
-            except OSError as error:
-                raise NotRunning from error
-        opening = asyncio.ensure_future(self._open(protocol))
+        deadline = _Deadline(_CONNECT_SECONDS)
         try:
-            await asyncio.wait({opening}, timeout=_CONNECT_SECONDS)
-        except asyncio.CancelledError:
-            _abandon(opening)
-            raise
-        if not opening.done():
-            _abandon(opening)
-            raise NotRunning
-        try:
-            return opening.result()
+            return await self._open(protocol)
         except OSError as error:
             raise NotRunning from error
+        except asyncio.CancelledError as error:
+            if deadline.passed:
+                raise NotRunning from error
+            raise
+        finally:
+            deadline.stop()
 
     async def _open(self, protocol: Callable[[], Incoming]) -> Opened:
         loop = asyncio.get_running_loop()
+        if self._path is not None:
+            return await loop.create_unix_connection(protocol, self._path)
         named = self._host if self._tls else None
         refused = OSError(f"{self._host} has no address")
         for host in await self._addresses():
@@ -117,14 +133,3 @@ def _head(address: Address, method: str, target: bytes, headers: Headers, conten
     ]
     lines = [b"%s: %s\r\n" % pair for pair in (*own, *headers)]
     return b"%s %s HTTP/1.1\r\n%s\r\n" % (method.encode(), target, b"".join(lines))
-
-
-def _abandon(opening: asyncio.Future[Opened]) -> None:
-    """Let a connection that nobody waits for any more be closed, should it come to be."""
-
-    def close(opened: asyncio.Future[Opened]) -> None:
-        if not opened.cancelled() and opened.exception() is None:
-            opened.result()[0].abort()
-
-    opening.cancel()
-    opening.add_done_callback(close)
