@@ -16,7 +16,7 @@ from msgspec import structs
 
 from tests.certificates import self_signed
 from tests.docker_engine import docker, standin_contexts
-from tests.e2e.conftest import free_port, own_xdg_folders
+from tests.e2e.conftest import eventually, free_port, own_xdg_folders
 from tests.unit.planning import configured
 from zluda_stack import keys, paths
 from zluda_stack.catalog.load import load
@@ -122,7 +122,7 @@ def test_the_same_stack_speaks_https_and_keeps_prompts_when_it_is_told_to(
     files = {"tls_cert": str(certificate), "tls_key": str(key)}
     secure = _plan(standin, plan.endpoint.port, capture_prompts=True, **files)
 
-    status = DockerEngine().up(secure, Silent())  # only when the health check of Compose passes too
+    status = DockerEngine().up(secure, Silent())
 
     assert status.healthy
     assert status.url == f"https://127.0.0.1:{plan.endpoint.port}"
@@ -130,7 +130,8 @@ def test_the_same_stack_speaks_https_and_keeps_prompts_when_it_is_told_to(
     checks = selftest.run(secure.endpoint, keys.ensure_key(_NAME))
     assert [check.detail for check in checks] == [""] * 4
     endpoint = f"zluda-stack-{_NAME}-endpoint-1"
-    assert docker("inspect", "--format", "{{.State.Health.Status}}", endpoint).strip() == "healthy"
+    health = ("inspect", "--format", "{{.State.Health.Status}}", endpoint)
+    assert eventually(lambda: docker(*health).strip() == "healthy", 30)  # Compose's own check
     docker("cp", f"{endpoint}:/capture", str(tmp_path / "kept"))
     kept = b"".join(path.read_bytes() for path in (tmp_path / "kept").glob("*.request"))
     assert b"Say hello" in kept

@@ -21,7 +21,6 @@ from zluda_stack import paths
 from zluda_stack.engines.base import State
 from zluda_stack.engines.embedded.state import running_stacks
 from zluda_stack.errors import EngineFailure, ExitCode, HostProblem
-from zluda_stack.host.facts import RunningStack
 from zluda_stack.progress import Silent
 
 pytestmark = pytest.mark.embedded
@@ -89,8 +88,8 @@ def test_two_stacks_live_side_by_side(stack: EmbeddedStack, gguf: Path) -> None:
     try:
         stack.up()
         other.up()
-        assert set(running_stacks(paths.stacks())) == {
-            RunningStack(name=one.name, port=one.plan.endpoint.port) for one in (stack, other)
+        assert {(one.name, one.port) for one in running_stacks(paths.stacks())} == {
+            (one.name, one.plan.endpoint.port) for one in (stack, other)
         }
         assert stack.key != other.key
         assert stack.down()
