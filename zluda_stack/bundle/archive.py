@@ -8,7 +8,6 @@ and in the manifest, for which room is left.
 from __future__ import annotations
 
 import errno
-import hashlib
 import os
 import tarfile
 import tempfile
@@ -23,10 +22,10 @@ from msgspec import Struct, structs
 from zluda_stack.bundle import manifest as manifests
 from zluda_stack.bundle.manifest import Kind, Manifest, Member
 from zluda_stack.errors import HostProblem
+from zluda_stack.models.digest import pass_through
 from zluda_stack.progress import Part, Progress
 
 BLOCK = tarfile.BLOCKSIZE
-_CHUNK = 1 << 20
 _UNKNOWN = "0" * 64
 # More than any size has digits: what the manifest may grow by for each member.
 _GROWTH = 24
@@ -103,7 +102,7 @@ class _Writer:
         start = self._handle.tell()
         self._header(one.path, one.size or 0)
         with one.open() as source:
-            size, digest = _copy(source, self._handle, progress)
+            size, digest = pass_through(source, self._handle, None, progress)
         if one.sha256 not in {None, digest} or one.size not in {None, size}:
             raise HostProblem(
                 f"{one.path} is damaged: expected {one.size} bytes with sha256 {one.sha256}, got "
@@ -126,17 +125,6 @@ class _Writer:
 
     def _pad(self, data: bytes, size: int) -> None:
         self._handle.write(data + bytes(-size % BLOCK))
-
-
-def _copy(source: IO[bytes], sink: IO[bytes], progress: Progress) -> tuple[int, str]:
-    """Copy all of `source`; its size and its SHA-256."""
-    digest, done = hashlib.sha256(), 0
-    while chunk := source.read(_CHUNK):
-        digest.update(chunk)
-        sink.write(chunk)
-        done += len(chunk)
-        progress.bytes(done, None)
-    return done, digest.hexdigest()
 
 
 def _unwritable(out: Path, error: OSError) -> HostProblem:

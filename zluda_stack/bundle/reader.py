@@ -21,6 +21,7 @@ from zluda_stack.bundle import manifest as manifests
 from zluda_stack.bundle.archive import BLOCK
 from zluda_stack.bundle.manifest import Manifest, Member
 from zluda_stack.errors import HostProblem, UsageError
+from zluda_stack.models.digest import pass_through
 from zluda_stack.progress import Progress
 
 _LONGEST_MANIFEST = 64 << 20
@@ -49,13 +50,9 @@ class Bundle:
 
     def require_whole(self, member: Member, progress: Progress) -> None:
         """Return when `member` has the hash of the manifest. Raises HostProblem."""
-        digest, done = hashlib.sha256(), 0
         with self.open(member) as source:
-            while chunk := source.read(_CHUNK):
-                digest.update(chunk)
-                done += len(chunk)
-                progress.bytes(done, member.size)
-        require_hash(self.path, member, digest.hexdigest())
+            _, digest = pass_through(source, None, member.size, progress)
+        require_hash(self.path, member, digest)
 
     def text(self, member: Member) -> str:
         """The text of `member`, checked. Raises HostProblem."""

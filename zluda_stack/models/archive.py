@@ -9,7 +9,6 @@ header claims into memory and knows links, devices and sparse files. Nothing her
 
 from __future__ import annotations
 
-import hashlib
 import re
 import tarfile
 from collections.abc import Callable, Iterator, Sequence
@@ -20,6 +19,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from zluda_stack.errors import HostProblem
+from zluda_stack.models.digest import pass_through
 from zluda_stack.models.layout import Record, StoredFile, blob_name
 from zluda_stack.models.store import Store
 from zluda_stack.progress import Part, Progress
@@ -132,17 +132,12 @@ def _known(name: str, size: int, find: Callable[[str], StoredFile | None]) -> St
 
 
 def _write_file(file: StoredFile, path: Path, sink: IO[bytes], progress: Progress) -> None:
-    digest, done = hashlib.sha256(), 0
     sink.write(_header(f"blobs/{blob_name(file.sha256)}", file.size))
     with path.open("rb") as source:
-        while chunk := source.read(_CHUNK):
-            sink.write(chunk)
-            digest.update(chunk)
-            done += len(chunk)
-            progress.bytes(done, file.size)
-    if digest.hexdigest() != file.sha256:
+        _, digest = pass_through(source, sink, file.size, progress)
+    if digest != file.sha256:
         raise HostProblem(
-            f"{path} is damaged: expected sha256 {file.sha256}, got {digest.hexdigest()}",
+            f"{path} is damaged: expected sha256 {file.sha256}, got {digest}",
             "`zluda-stack models verify` tells which models need it, and a pull heals them.",
         )
     sink.write(_padding(file.size))

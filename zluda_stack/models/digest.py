@@ -22,7 +22,7 @@ class Readable(Protocol):
 def sha256_of(path: Path, progress: Progress) -> str:
     """The SHA-256 of the file at `path` in hex, with its bytes reported. Raises OSError."""
     with path.open("rb") as source:
-        return _pass_through(source, None, path.stat().st_size, progress)
+        return pass_through(source, None, path.stat().st_size, progress)[1]
 
 
 def copy_with_sha256(source: Readable, target: Path, size: int, progress: Progress) -> str:
@@ -34,7 +34,7 @@ def copy_with_sha256(source: Readable, target: Path, size: int, progress: Progre
     import os
 
     with target.open("xb") as sink:
-        digest = _pass_through(source, sink, size, progress)
+        _, digest = pass_through(source, sink, size, progress)
         sink.flush()
         os.fsync(sink.fileno())
     return digest
@@ -61,11 +61,17 @@ def copy_checked(
         half.unlink(missing_ok=True)
 
 
-def _pass_through(source: Readable, sink: IO[bytes] | None, size: int, progress: Progress) -> str:
+def pass_through(
+    source: Readable, sink: IO[bytes] | None, size: int | None, progress: Progress
+) -> tuple[int, str]:
+    """Read `source`, and write it to `sink` if there is one; the bytes read and their SHA-256.
+
+    Of a source with a `size` at most one byte more is read. Raises OSError.
+    """
     digest = hashlib.sha256()
     done = 0
-    while done <= size:
-        chunk = source.read(min(_CHUNK, size + 1 - done))
+    while size is None or done <= size:
+        chunk = source.read(_CHUNK if size is None else min(_CHUNK, size + 1 - done))
         if not chunk:
             break
         digest.update(chunk)
@@ -73,4 +79,4 @@ def _pass_through(source: Readable, sink: IO[bytes] | None, size: int, progress:
             sink.write(chunk)
         done += len(chunk)
         progress.bytes(done, size)
-    return digest.hexdigest()
+    return done, digest.hexdigest()
