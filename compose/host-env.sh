@@ -6,7 +6,8 @@
 #   docker compose -f compose/inference.yml up --build    (with a Radeon card)
 #   docker compose -f compose/cpu.yml up --build          (without)
 #
-# ZLUDA_STACK_PROFILE=native in the environment chooses a card for compose/native.yml, without ZLUDA.
+# ZLUDA_STACK_PROFILE=native in the environment chooses a card for compose/native.yml, without ZLUDA, and
+# ZLUDA_STACK_PROFILE=webui one for compose/webui.yml (compose/webui-cpu.yml without a card).
 # HSA_OVERRIDE_GFX_VERSION (such as 10.3.0) in the environment makes the card pass for another target.
 # Other settings in compose/.env are kept. Nothing here needs root.
 set -eu
@@ -28,7 +29,8 @@ Usage: sh $0
 Write $env_file, with what only this host knows of itself, and make an API key
 beside it. Other settings in that file are kept. It takes no arguments and needs no root.
 
-ZLUDA_STACK_PROFILE=native in the environment chooses a card for native.yml, without ZLUDA.
+ZLUDA_STACK_PROFILE=native in the environment chooses a card for native.yml, without ZLUDA, and
+ZLUDA_STACK_PROFILE=webui one for webui.yml (webui-cpu.yml without a card).
 HSA_OVERRIDE_GFX_VERSION (such as 10.3.0) in the environment makes the card pass for another target.
 USAGE
 }
@@ -41,14 +43,16 @@ fail() {
     exit 1
 }
 
-# Fill `server` and `compose_file` with what computes for the profile, and where it is described.
+# Fill `server` with what computes for the profile, and `compose_file` and `cpu_file` with where that is
+# described, with a card and without.
 read_profile() {
     case $profile in
-    translated) server=ZLUDA compose_file=inference.yml ;;
-    native) server='the native profile' compose_file=native.yml ;;
+    translated) server='ZLUDA' compose_file=inference.yml cpu_file=cpu.yml ;;
+    native) server='the native profile' compose_file=native.yml cpu_file=cpu.yml ;;
+    webui) server='the webui profile' compose_file=webui.yml cpu_file=webui-cpu.yml ;;
     *)
         say "error: ZLUDA_STACK_PROFILE=$profile is no profile"
-        say "hint: It is translated or native."
+        say "hint: It is one of translated, native, webui."
         exit 1
         ;;
     esac
@@ -104,6 +108,29 @@ support() {
     native.gfx1153) echo "integrated none" ;;
     native.gfx1200) echo "discrete gfx1200" ;;
     native.gfx1201) echo "discrete gfx1201" ;;
+    webui.gfx900) echo "discrete gfx900" ;;
+    webui.gfx906) echo "discrete gfx906" ;;
+    webui.gfx908) echo "discrete gfx908" ;;
+    webui.gfx90a) echo "discrete gfx90a" ;;
+    webui.gfx942) echo "discrete gfx942" ;;
+    webui.gfx950) echo "discrete gfx950" ;;
+    webui.gfx1010) echo "discrete gfx1010" ;;
+    webui.gfx1012) echo "discrete gfx1012" ;;
+    webui.gfx1030) echo "discrete gfx1030" ;;
+    webui.gfx1031) echo "discrete gfx1030 10.3.0" ;;
+    webui.gfx1032) echo "discrete gfx1030 10.3.0" ;;
+    webui.gfx1034) echo "discrete gfx1030 10.3.0" ;;
+    webui.gfx1035) echo "integrated gfx1030 10.3.0" ;;
+    webui.gfx1100) echo "discrete gfx1100" ;;
+    webui.gfx1101) echo "discrete gfx1101" ;;
+    webui.gfx1102) echo "discrete gfx1102" ;;
+    webui.gfx1103) echo "integrated gfx1103" ;;
+    webui.gfx1150) echo "integrated gfx1150" ;;
+    webui.gfx1151) echo "integrated gfx1151" ;;
+    webui.gfx1152) echo "integrated none" ;;
+    webui.gfx1153) echo "integrated none" ;;
+    webui.gfx1200) echo "discrete gfx1200" ;;
+    webui.gfx1201) echo "discrete gfx1201" ;;
     esac
 }
 
@@ -270,8 +297,8 @@ write_env
 say "wrote $env_file; the API key is in $key_file"
 if [ -n "$target" ]; then
     say "card: $target at $render_node"
-    say_next $compose_file cpu.yml
+    say_next $compose_file $cpu_file
 else
     say "no AMD card that can be used is here, so $compose_file cannot run"
-    say_next cpu.yml
+    say_next $cpu_file
 fi

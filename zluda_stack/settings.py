@@ -13,7 +13,7 @@ from msgspec import Meta, Struct
 EngineWish = Literal["auto", "docker", "embedded"]
 ClientWish = Literal["none", "claude", "openai", "vscode"]
 PassthroughWish = Literal["auto", "devices", "cdi", "runtime"]
-Profile = Literal["translated", "native"]
+Profile = Literal["translated", "native", "webui"]
 ZludaMethod = Literal["source", "release", "path"]
 CudaMethod = Literal["wheels", "apt"]
 
@@ -38,7 +38,10 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     engine: Annotated[EngineWish, Meta(description="How the stack runs.")] = "auto"
     profile: Annotated[
         Profile,
-        Meta(description="What computes on a card: CUDA through ZLUDA, or a native ROCm build."),
+        Meta(
+            description="What computes on a card: CUDA through ZLUDA, a native ROCm build, or "
+            "text-generation-webui."
+        ),
     ] = "translated"
     gpu: Annotated[
         str,
@@ -60,7 +63,11 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
         ),
     ] = "auto"
     model: Annotated[
-        str | None, Meta(description="A model of the catalogue, or the path of a GGUF file.")
+        str | None,
+        Meta(
+            description="A model of the catalogue, or the path of a GGUF file; for several cards "
+            "also one name for each, with commas."
+        ),
     ] = None
     context: Annotated[
         Annotated[int, Meta(ge=256, le=16777216)] | None,

@@ -37,7 +37,7 @@ class Project:
         self.compose = folder / "clone/compose"
         self.compose.mkdir(parents=True)
         (self.compose / "host-env.sh").write_text(render_host_env(load()))
-        for name in ("inference.yml", "native.yml", "cpu.yml"):
+        for name in ("inference.yml", "native.yml", "webui.yml", "cpu.yml", "webui-cpu.yml"):
             (self.compose / name).touch()
         self.host = FakeHost(folder / "host")
 
@@ -90,9 +90,9 @@ def test_the_native_profile_takes_a_card_that_zluda_does_not_serve(
 
 
 def test_a_profile_that_there_is_not_is_refused(project: Project) -> None:
-    done = project.start(profile="webui")
+    done = project.start(profile="vulkan")
     assert done.returncode == 1
-    assert "ZLUDA_STACK_PROFILE=webui is no profile" in done.stderr
+    assert "ZLUDA_STACK_PROFILE=vulkan is no profile" in done.stderr
     assert not (project.compose / ".env").exists()
 
 

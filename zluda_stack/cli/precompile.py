@@ -112,6 +112,7 @@ def _for_stack(ctx: click.Context, flags: dict[str, object], *, dry_run: bool) -
     from zluda_stack.engines.common import never_started
     from zluda_stack.engines.docker import compose
     from zluda_stack.engines.docker.state import StackFolder
+    from zluda_stack.plan.profiles import traits
 
     name = context.stack_name(flags)
     plan = saved_plan(name)
@@ -122,9 +123,9 @@ def _for_stack(ctx: click.Context, flags: dict[str, object], *, dry_run: bool) -
             f"the stack {name} computes on the CPU, and kernels are for a GPU",
             "Name another with --name, or start one on a card.",
         )
-    if plan.profile == "native":
+    if not traits(plan.profile).translates:
         raise UsageError(
-            f"the stack {name} is of the native profile: its kernels came with its image",
+            f"the stack {name} is of the {plan.profile} profile: its kernels came with its image",
             "There is nothing to do.",
         )
     file = compose.compose_file(StackFolder(paths.stack(name)).project)

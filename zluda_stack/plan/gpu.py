@@ -25,6 +25,7 @@ from zluda_stack.plan.gpu_reach import (
 )
 from zluda_stack.plan.gpu_target import native_way, serves
 from zluda_stack.plan.gpu_wish import Wanted, Wish, read_wish
+from zluda_stack.plan.profiles import traits
 from zluda_stack.plan.types import GpuDevice, Notice, SkippedGpu
 from zluda_stack.settings import Configured
 
@@ -98,7 +99,7 @@ def _automatic(host: Host) -> Choice:
 
 def _other_profile(host: Host) -> tuple[Notice, ...]:
     """That a card of this host, which is not used, has a way without translation."""
-    if host.profile == "native":
+    if not traits(host.profile).translates:
         return ()
     for card in host.cards:
         known = card.known
@@ -184,8 +185,8 @@ def _taken(host: Host, chosen: Iterable[Card], reasons: dict[int, str]) -> Choic
         refuse_unreachable(host.facts, card)
     target = _one_target(cards)
     kernels = choose_kernels(host.catalog, target, host.override, host.profile)
-    served = "the native profile serves" if host.profile == "native" else "ZLUDA supports"
-    because = f"{cards[0].label} is here and {served} it"
+    known = traits(host.profile)
+    because = f"{cards[0].label} is here and {known.subject} {known.verb} it"
     if len(cards) > 1:
         because = f"{len(cards)} such cards are here, and each gets a model server of its own"
     return Choice(

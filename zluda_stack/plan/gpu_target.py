@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from zluda_stack.catalog.schema import Catalog, Gpu, NativePath, ZludaSupport
 from zluda_stack.plan.gpu_override import version_of
+from zluda_stack.plan.profiles import traits
 from zluda_stack.settings import Profile
 
 
 def serves(profile: Profile, gpu: Gpu) -> bool:
     """True when what `profile` computes with supports this target."""
-    if profile == "native":
-        return gpu.native is NativePath.ROCM
-    return gpu.zluda is ZludaSupport.YES
+    if traits(profile).translates:
+        return gpu.zluda is ZludaSupport.YES
+    return gpu.native is NativePath.ROCM
 
 
 def hindrance(gpu: Gpu, *, overridden: bool, profile: Profile = "translated") -> str | None:
@@ -29,8 +30,9 @@ def hindrance(gpu: Gpu, *, overridden: bool, profile: Profile = "translated") ->
 def unsupported(gpu: Gpu, profile: Profile = "translated") -> str:
     """That `profile` does not serve this target, and why as far as that is known."""
     products = f"{gpu.target} ({', '.join(gpu.products[:3])})"
-    if profile == "native":
-        return f"the native profile does not serve {products}"
+    known = traits(profile)
+    if not known.translates:
+        return f"{known.subject} does not serve {products}"
     if gpu.wavefront == 32:
         return f"ZLUDA does not support {products}"
     return f"ZLUDA does not support {products}: it is wave{gpu.wavefront}, and ZLUDA needs wave32"
@@ -69,5 +71,6 @@ def supported(catalog: Catalog, profile: Profile = "translated") -> str:
     """The targets that `profile` serves, as a sentence."""
     every = catalog.gpus.values()
     served = (gpu for gpu in every if hindrance(gpu, overridden=False, profile=profile) is None)
-    subject = "The native profile serves" if profile == "native" else "ZLUDA supports"
-    return f"{subject} {', '.join(gpu.target for gpu in served)}."
+    known = traits(profile)
+    subject = known.subject[0].upper() + known.subject[1:]
+    return f"{subject} {known.verb} {', '.join(gpu.target for gpu in served)}."

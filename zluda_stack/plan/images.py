@@ -9,6 +9,7 @@ from msgspec import structs
 from zluda_stack import __version__
 from zluda_stack.catalog.schema import Catalog, Combination, Component
 from zluda_stack.errors import PlanRefused
+from zluda_stack.plan.profiles import traits
 from zluda_stack.plan.types import GpuDevice, ImagePlan
 from zluda_stack.plan.variables import optional, required
 from zluda_stack.plan.variant import Bases
@@ -25,8 +26,8 @@ def gpu_images(
     Raises PlanRefused for a way to come by ZLUDA that there is not. The native profile has an image
     of its own, with neither ZLUDA nor CUDA.
     """
-    if settings.profile == "native":
-        components = _components(catalog, {}, "native")
+    if not traits(settings.profile).translates:
+        components = _components(catalog, {}, settings.profile)
         return _native(components, bases, gpu), _endpoint(components, bases)
     methods = _methods(settings, bases)
     components = _components(catalog, methods)
@@ -114,7 +115,9 @@ def server_tag(image: str, target: str) -> str:
 def combination_of(catalog: Catalog, profile: Profile) -> Combination:
     """The versions that the images of `profile` are made of."""
     defaults = catalog.defaults
-    return catalog.combinations[defaults.native if profile == "native" else defaults.combination]
+    return catalog.combinations[
+        defaults.combination if traits(profile).translates else defaults.native
+    ]
 
 
 def _endpoint(components: dict[str, Component], bases: Bases) -> ImagePlan:

@@ -14,6 +14,7 @@ from zluda_stack.models.architecture import Architecture
 from zluda_stack.models.fit import BATCHES, CELLS, Needs, Serving, needs
 from zluda_stack.models.fit_split import needs_by_card
 from zluda_stack.models.flash import has_flash_kernels
+from zluda_stack.plan.profiles import traits
 from zluda_stack.settings import Profile
 
 
@@ -183,7 +184,7 @@ def _serving(
     model: Architecture, context: int, batch: int, room: Room, gpu_layers: int | None = None
 ) -> Serving:
     """How the server of the room's profile is started; the CUDA build has no FlashAttention."""
-    flash = room.profile == "native" and has_flash_kernels(model)
+    flash = not traits(room.profile).translates and has_flash_kernels(model)
     return Serving(
         context=context,
         batch=batch,

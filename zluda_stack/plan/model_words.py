@@ -7,6 +7,7 @@ from zluda_stack.errors import PlanRefused
 from zluda_stack.models.architecture import Architecture
 from zluda_stack.models.fit import BATCHES, COMPARED
 from zluda_stack.plan.model_fit import Fitted, Room, longest_context, smallest
+from zluda_stack.plan.profiles import traits
 from zluda_stack.plan.types import Decision, ModelPlan, Notice
 from zluda_stack.settings import Configured, Profile
 from zluda_stack.units import gibibytes
@@ -105,7 +106,7 @@ def nothing_for_coding(default: str, room: Room) -> Notice:
 
 def spread_over_cards(name: str, count: int, profile: Profile) -> Notice:
     """One server has all cards."""
-    server = "the HIP build" if profile == "native" else "ZLUDA"
+    server = "ZLUDA" if traits(profile).translates else "the HIP build"
     return Notice(
         code="spread-over-cards",
         message=f"{name} fits no card alone and is spread over {count}: nobody has shown that "
@@ -154,7 +155,7 @@ def _parts(fitted: Fitted, room: Room) -> str:
         "weights": found.weights,
         "KV cache": found.cache + found.states,
         "computing": found.compute + found.scratch,
-        "ROCm" if room.profile == "native" else "CUDA": found.runtime,
+        "CUDA" if traits(room.profile).translates else "ROCm": found.runtime,
     }
     told = ", ".join(f"{what} {size / 2**30:.1f}" for what, size in parts.items())
     estimate = "" if shape.name in COMPARED else f"; an estimate for {shape.name} models"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import yaml
 
+from zluda_stack.plan.profiles import traits
 from zluda_stack.plan.types import HealthCheck, ImagePlan, Plan, Service
 from zluda_stack.plan.variables import required
 
@@ -18,9 +19,8 @@ _LOGGING = {"driver": "json-file", "options": {"max-size": "10m", "max-file": "3
 
 def compose_path(plan: Plan) -> str:
     """Where the compose file of `plan` lies in a rendered folder."""
-    if plan.gpu is None:
-        return "compose/cpu.yml"
-    return "compose/native.yml" if plan.profile == "native" else "compose/inference.yml"
+    known = traits(plan.profile)
+    return known.on_cpu if plan.gpu is None else known.compose
 
 
 def render_compose(plan: Plan) -> str:

@@ -6,6 +6,7 @@ from typing import get_args
 
 from zluda_stack.catalog.schema import Catalog, Gpu
 from zluda_stack.plan.gpu_target import lacks_kernels, serves
+from zluda_stack.plan.profiles import traits
 from zluda_stack.render.templates import render_template
 from zluda_stack.settings import Profile
 
@@ -17,7 +18,10 @@ def render_host_env(catalog: Catalog) -> str:
     gpus = catalog.gpus.values()
     served = [(profile, gpu) for profile in _PROFILES for gpu in gpus if serves(profile, gpu)]
     kernels = {gpu.target: _kernels(gpu) for gpu in gpus}
-    return render_template("_compose/host-env.sh.j2", served=served, kernels=kernels)
+    profiles = {profile: traits(profile) for profile in _PROFILES}
+    return render_template(
+        "_compose/host-env.sh.j2", served=served, kernels=kernels, profiles=profiles
+    )
 
 
 def _kernels(gpu: Gpu) -> str:

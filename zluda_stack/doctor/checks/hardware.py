@@ -8,6 +8,7 @@ from zluda_stack.doctor.subject import INTEL, NVIDIA, Subject, display_label
 from zluda_stack.doctor.types import Check, Fix, Verdict, fail, ok, warn
 from zluda_stack.plan.gpu_card import Card
 from zluda_stack.plan.gpu_target import native_way, override_way, serves, unsupported
+from zluda_stack.plan.profiles import traits
 
 _USE_NATIVE = Fix(
     command="zluda-stack up --profile native",
@@ -83,7 +84,7 @@ def _unsupported_card(subject: Subject) -> Verdict:
     card, known = unserved[0]
     profile = subject.settings.profile
     reason = f"{unsupported(known, profile)}. {native_way(known)}"
-    who = "the native profile" if profile == "native" else "ZLUDA"
+    who = traits(profile).subject
     rest = _rest(subject, f"{who} cannot use the card")
     fix = _USE_NATIVE if serves("native", known) else USE_CPU
     return warn(f"{card.label} is no card for {who}", reason, fix, rest=rest)
