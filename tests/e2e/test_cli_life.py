@@ -85,7 +85,9 @@ def test_under_json_only_facts_go_to_stdout(typed: Typed) -> None:
 def test_a_failed_self_test_is_a_failure_of_the_engine(
     typed: Typed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    wrong = selftest.Check(name="/v1/messages", ok=False, seconds=0.1, detail="HTTP 500: broken")
+    wrong = selftest.Check(
+        name="/v1/messages", model="any", ok=False, seconds=0.1, detail="HTTP 500: broken"
+    )
 
     def fake_run(*_: object) -> tuple[selftest.Check, ...]:
         return (wrong,)

@@ -187,7 +187,7 @@ def _plan(ctx: click.Context, configured: Configured) -> Plan:
 
 
 def _own_model(plan: Plan, parts: Sequence[str]) -> tuple[str, ...]:
-    """The model that `up` takes. Raises UsageError for a file, which no store has a name for."""
+    """The models that `up` takes. Raises UsageError for a file, which no store has a name for."""
     if "models" not in parts:
         return ()
     path = plan.model.path
@@ -196,7 +196,7 @@ def _own_model(plan: Plan, parts: Sequence[str]) -> tuple[str, ...]:
             f"{path} is a file of yours, and not a model of the store",
             "`zluda-stack models import FILE` takes it in; or copy the file beside the bundle.",
         )
-    return (plan.model.name,)
+    return plan.served
 
 
 def _gather(

@@ -301,11 +301,15 @@ def _self_test(plan: Plan, *, show: bool) -> tuple[Check, ...]:
 
     with output.progress() as progress:
         progress.step("asking the model in both dialects")
-        checks = selftest.run(plan.endpoint, keys.ensure_key(plan.name), plan.model.name)
+        key = keys.ensure_key(plan.name)
+        checks = tuple(
+            check for name in plan.served for check in selftest.run(plan.endpoint, key, name)
+        )
     if show:
         for check in checks:
+            of = f" of {check.model}" if plan.others else ""
             mark, told = ("✓", check.text) if check.ok else ("✗", check.detail)
-            output.say(f"{mark} {check.name} ({check.seconds:.1f} s): {' '.join(told.split())}")
+            output.say(f"{mark} {check.name}{of} ({check.seconds:.1f} s): {' '.join(told.split())}")
     failed = [check for check in checks if not check.ok]
     if failed:
         raise EngineFailure(
@@ -317,7 +321,7 @@ def _self_test(plan: Plan, *, show: bool) -> tuple[Check, ...]:
 
 def _print_ready(plan: Plan, *, untouched: bool) -> None:
     verb = "Already running" if untouched else "Running"
-    output.say(f"{verb}: {plan.endpoint.url} serves {plan.model.name}")
+    output.say(f"{verb}: {plan.endpoint.url} serves {' and '.join(plan.served)}")
     output.say()
     next_steps = {
         f'eval "$({command("connect env", plan.name)})"': "point your tools at it",

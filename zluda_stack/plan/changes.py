@@ -37,7 +37,7 @@ def loses_tls(before: Plan, after: Plan) -> bool:
 
 
 def _told(plan: Plan) -> dict[str, str]:
-    endpoint, model = plan.endpoint, plan.model
+    endpoint = plan.endpoint
     return {
         "endpoint": endpoint.url,
         "certificate": _files(endpoint.tls),
@@ -47,8 +47,8 @@ def _told(plan: Plan) -> dict[str, str]:
         "queue": str(endpoint.queue or "the endpoint's own"),
         "slots": str(endpoint.slots or "those of the server"),
         "profile": plan.profile,
-        "model": model.path or model.name,
-        "context": f"{model.context} tokens",
+        "model": ", ".join(model.path or model.name for model in plan.models),
+        "context": ", ".join(f"{model.context} tokens" for model in plan.models),
         "cards": ", ".join(gpu.render_node or gpu.target for gpu in plan.gpus) or "none",
         "threads": str(plan.threads or "the server's own"),
     }

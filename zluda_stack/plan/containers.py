@@ -6,8 +6,9 @@ machine; `host_environment` holds the values for this one.
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec import Struct, structs
 
@@ -65,31 +66,25 @@ _NAMES: dict[Way, str] = {
 def gpu_services(
     catalog: Catalog,
     images: Iterable[ImagePlan],
-    model: ModelPlan,
+    models: Sequence[ModelPlan],
     gpus: tuple[GpuDevice, ...],
     entry: Passthrough,
+    *,
+    spread: bool = False,
 ) -> tuple[Service, ...]:
     """The model fetcher, a server for each card, which never computes on the CPU, and the endpoint.
 
-    They are in starting order. `images` say what computes on the cards.
+    They are in starting order. `images` say what computes on the cards, and `models` what the
+    servers serve: one model for each card, or one for all. With `spread` one server has all cards.
     """
     images = tuple(images)
-    server = _card_server(catalog, images, model)
-    replicas = (_on_gpu(server, number, entry) for number in range(1, len(gpus) + 1))
-    return _around(catalog, images, model, tuple(replicas))
-
-
-def spread_services(
-    catalog: Catalog,
-    images: Iterable[ImagePlan],
-    model: ModelPlan,
-    gpus: tuple[GpuDevice, ...],
-    entry: Passthrough,
-) -> tuple[Service, ...]:
-    """As `gpu_services`, with one server that spreads the model over all cards."""
-    images = tuple(images)
-    server = _card_server(catalog, images, model)
-    return _around(catalog, images, model, (_on_all(server, gpus, entry),))
+    server = _card_server(catalog, images, models[0])
+    if spread:
+        return _around(catalog, images, models, (_on_all(server, gpus, entry),))
+    replicas = tuple(_on_gpu(server, number, entry) for number in range(1, len(gpus) + 1))
+    if len(models) > 1:
+        replicas = tuple(map(_with_own_model, replicas, itertools.count(1), models))
+    return _around(catalog, images, models, replicas)
 
 
 def gpu_volumes(images: Iterable[ImagePlan], servers: int) -> tuple[str, ...]:
@@ -108,26 +103,26 @@ def cpu_services(
     environment = server.environment | {
         "THREADS": optional("ZLUDA_STACK_THREADS", str(threads or ""))
     }
-    return _around(catalog, images, model, (structs.replace(server, environment=environment),))
+    return _around(catalog, images, (model,), (structs.replace(server, environment=environment),))
 
 
 def host_environment(
     gpus: tuple[GpuDevice, ...],
     entry: Passthrough,
-    model: ModelPlan,
+    models: Sequence[ModelPlan],
     endpoint: EndpointPlan,
     *,
     terms_accepted: bool,
 ) -> dict[str, str]:
     """The values of this host for the variables in the services; unknown ones are left out."""
     values = {
-        "ZLUDA_STACK_MODEL": model.name,
-        "ZLUDA_STACK_CONTEXT": str(model.context),
         "ZLUDA_STACK_BIND": endpoint.bind,
         "ZLUDA_STACK_PORT": str(endpoint.port),
     }
+    for number, model in enumerate(models, start=1):
+        values |= _model_environment(number, model, on_card=bool(gpus))
     if gpus:
-        values |= _target_environment(gpus[0]) | _fit_environment(model)
+        values |= _target_environment(gpus[0])
         for number, (gpu, name) in enumerate(zip(gpus, entry.names, strict=True), start=1):
             values |= _card_environment(number, gpu, name, entry)
         values["ZLUDA_STACK_ACCEPT_CUDA_EULA"] = "yes" if terms_accepted else ""
@@ -142,14 +137,17 @@ def _target_environment(gpu: GpuDevice) -> dict[str, str]:
     }
 
 
-def _fit_environment(model: ModelPlan) -> dict[str, str]:
-    """How the model is served so that it fits the card."""
-    layers = model.gpu_layers
-    return {
-        "ZLUDA_STACK_BATCH": str(model.batch),
-        "ZLUDA_STACK_GPU_LAYERS": "" if layers is None else str(layers),
-        "ZLUDA_STACK_TENSOR_SPLIT": ",".join(map(str, model.split)),
-    }
+def _model_environment(number: int, model: ModelPlan, *, on_card: bool) -> dict[str, str]:
+    """What server `number` serves, and how it is served so that it fits its card."""
+    values = {"ZLUDA_STACK_MODEL": model.name, "ZLUDA_STACK_CONTEXT": str(model.context)}
+    if on_card:
+        layers = model.gpu_layers
+        values |= {
+            "ZLUDA_STACK_BATCH": str(model.batch),
+            "ZLUDA_STACK_GPU_LAYERS": "" if layers is None else str(layers),
+            "ZLUDA_STACK_TENSOR_SPLIT": ",".join(map(str, model.split)),
+        }
+    return {name + _suffix(number): value for name, value in values.items()}
 
 
 def _card_environment(
@@ -166,15 +164,40 @@ def _card_environment(
 
 
 def _around(
-    catalog: Catalog, images: Iterable[ImagePlan], model: ModelPlan, servers: tuple[Service, ...]
+    catalog: Catalog,
+    images: Iterable[ImagePlan],
+    models: Sequence[ModelPlan],
+    servers: tuple[Service, ...],
 ) -> tuple[Service, ...]:
-    """`servers` between what fetches their model, unless that is the host's file, and clients."""
+    """`servers` between what fetches their models, unless that is the host's file, and clients."""
     image = next(image for image in images if image.name == "endpoint")
-    endpoint = _endpoint_service(catalog, image, servers)
-    if model.path is not None:
-        return (*(_with_file(server, model.path) for server in servers), endpoint)
+    named = _names(models) if len(models) > 1 else ()
+    endpoint = _endpoint_service(catalog, image, servers, named)
+    path = models[0].path
+    if path is not None:
+        return (*(_with_file(server, path) for server in servers), endpoint)
     stored = (_with_store(server) for server in servers)
-    return _model_service(image, model), *stored, endpoint
+    return _model_service(image, models), *stored, endpoint
+
+
+def _with_own_model(server: Service, number: int, model: ModelPlan) -> Service:
+    """Replica `number`, whose card serves another model than the first card does."""
+    own = {
+        "MODEL": _name(number, model),
+        "CONTEXT": optional("ZLUDA_STACK_CONTEXT" + _suffix(number), str(model.context)),
+        "BATCH": optional("ZLUDA_STACK_BATCH" + _suffix(number)),
+        "GPU_LAYERS": optional("ZLUDA_STACK_GPU_LAYERS" + _suffix(number)),
+    }
+    return structs.replace(server, environment=server.environment | own)
+
+
+def _names(models: Sequence[ModelPlan]) -> tuple[str, ...]:
+    """What the servers' models are called, for each server."""
+    return tuple(_name(number, model) for number, model in enumerate(models, start=1))
+
+
+def _name(number: int, model: ModelPlan) -> str:
+    return optional("ZLUDA_STACK_MODEL" + _suffix(number), model.name)
 
 
 def _with_file(server: Service, path: str) -> Service:
@@ -199,14 +222,14 @@ def _with_store(server: Service) -> Service:
     )
 
 
-def _model_service(image: ImagePlan, model: ModelPlan) -> Service:
+def _model_service(image: ImagePlan, models: Sequence[ModelPlan]) -> Service:
     return Service(
         name=FETCHER,
         image=image.tag,
         build=image.name,
         command=(
             *("python", "-m", "zluda_stack", "models", "pull"),
-            optional("ZLUDA_STACK_MODEL", model.name),
+            *_names(models),
         ),
         # A mirror. A model that asks for a token is fetched into the user's store first.
         environment={"HF_ENDPOINT": optional("HF_ENDPOINT")},
@@ -337,7 +360,10 @@ def _suffix(number: int, mark: str = "_") -> str:
     return "" if number == 1 else f"{mark}{number}"
 
 
-def _endpoint_service(catalog: Catalog, image: ImagePlan, servers: tuple[Service, ...]) -> Service:
+def _endpoint_service(
+    catalog: Catalog, image: ImagePlan, servers: tuple[Service, ...], named: tuple[str, ...]
+) -> Service:
+    """`named` are the servers' models where they differ: a request goes where its model is."""
     port = catalog.defaults.port
     published = (
         optional("ZLUDA_STACK_BIND", "127.0.0.1"),
@@ -352,7 +378,7 @@ def _endpoint_service(catalog: Catalog, image: ImagePlan, servers: tuple[Service
             *("python", "-m", "zluda_stack.gateway"),
             "--bind=0.0.0.0",
             f"--port={port}",
-            *(f"--upstream=http://{one.name}:{one.environment['PORT']}" for one in servers),
+            *(f"--upstream={upstream}" for upstream in _upstreams(servers, named)),
             "--key-hashes=/run/secrets/api_key_hashes",
         ),
         publish=(published,),
@@ -362,6 +388,12 @@ def _endpoint_service(catalog: Catalog, image: ImagePlan, servers: tuple[Service
         health=_health(port, start_period=30),
         stop_grace=_STOP_S,
     )
+
+
+def _upstreams(servers: tuple[Service, ...], named: tuple[str, ...]) -> list[str]:
+    """The servers as the endpoint's command line takes them."""
+    urls = [f"http://{one.name}:{one.environment['PORT']}" for one in servers]
+    return [f"{name}={url}" for name, url in zip(named, urls, strict=True)] if named else urls
 
 
 def _health(port: int, *, start_period: int) -> HealthCheck:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+
 from zluda_stack.catalog.schema import Model
 from zluda_stack.host.facts import HostFacts
 from zluda_stack.models.published import tensors_of
@@ -29,46 +31,53 @@ def space_of(model: Model) -> int:
 
 
 def little_disk(
-    facts: HostFacts, settings: Settings, engine: EngineName, model: Model | None
+    facts: HostFacts, settings: Settings, engine: EngineName, models: Iterable[Model]
 ) -> tuple[Notice, ...]:
-    """That the disk has no room to fetch `model`; nothing where it is here.
+    """That the disk has no room to fetch those of `models` that are not here.
 
     A warning and no lack: what an earlier download left is not known here, and is not fetched
     again. `up` counts it before the first byte.
     """
-    docker, name = engine == "docker", "" if model is None else model.name
+    docker = engine == "docker"
     free = facts.docker.free_bytes if docker else facts.models_free_bytes
-    ready = not docker and name in facts.models_ready
+    there = () if docker else facts.models_ready
+    missing = {one.name: space_of(one) for one in models if one.name not in there}
     running = any(one.name == settings.name for one in facts.running)
-    if model is None or free is None or ready or running or free >= space_of(model):
+    if free is None or running or free >= sum(missing.values()):
         return ()
     where = "Docker's disk" if docker else "the disk of the model store"
     way = "`docker system df`" if docker else "`zluda-stack models list`"
     return (
         Notice(
             code="little-disk",
-            message=f"fetching {name} takes {megabytes(space_of(model))} of disk for a while, and "
-            f"{where} has {megabytes(free)} free",
+            message=f"fetching {' and '.join(missing)} takes {megabytes(sum(missing.values()))} of "
+            f"disk for a while, and {where} has {megabytes(free)} free",
             hint=f"Free some ({way} shows what is there), or name a smaller model.",
         ),
     )
 
 
-def download_of(model: Model | None) -> tuple[Decision, ...]:
-    """What fetching a large model of the catalogue takes, and its terms; else nothing."""
-    size = 0 if model is None else size_of(model)
-    if model is None or size < _WORTH_A_WORD:
+def download_of(models: Sequence[Model]) -> tuple[Decision, ...]:
+    """What fetching large models of the catalogue takes, and their terms; else nothing."""
+    size = sum(map(size_of, models))
+    if size < _WORTH_A_WORD:
         return ()
-    about = "" if model.size else "about "
-    terms = f"fetched unless it is here; licence {model.licence}"
+    about = "" if all(model.size for model in models) else "about "
+    named = len(models) > 1
+    terms = "; ".join(f"{model.name}: " * named + _terms(model) for model in models)
+    because = f"fetched unless {'they are' if named else 'it is'} here; {terms}"
+    return (Decision(what=DOWNLOAD, value=about + gigabytes(size), because=because),)
+
+
+def _terms(model: Model) -> str:
+    terms = f"licence {model.licence}"
     if model.restriction:
         terms += f" ({model.restriction.rstrip('.')})"
     if any(file.sha256 is None for file in model.files):
         terms += "; its sha256 is unverified: that of the first download is kept"
-    return (Decision(what=DOWNLOAD, value=about + gigabytes(size), because=terms),)
+    return terms
 
 
 def must_be_agreed_to(plan: Plan) -> bool:
-    """True when the model of `plan` is so large that nobody should fetch it unasked."""
-    model = plan.model.catalogued
-    return model is not None and size_of(model) >= _LARGE
+    """True when a model of `plan` is so large that nobody should fetch it unasked."""
+    return any(size_of(model) >= _LARGE for model in plan.catalogued)

@@ -15,7 +15,6 @@ from zluda_stack.models.published import architecture_of
 from zluda_stack.plan import model_words as words
 from zluda_stack.plan.clients import floors
 from zluda_stack.plan.default_model import largest_that_fits
-from zluda_stack.plan.download import download_of
 from zluda_stack.plan.model_fit import Fitted, Room, fit
 from zluda_stack.plan.model_on_cpu import little_free, memory_of, on_cpu
 from zluda_stack.plan.types import Decision, GpuDevice, ModelPlan, Notice
@@ -79,8 +78,7 @@ def choose_model(
         choice = _as_wished(configured, catalog, named, room, words.default(unknown_memory=unknown))
     if not gpus:
         choice = _on_cpu(facts, configured, catalog, named, choice)
-    download = () if named.name in facts.models_ready else download_of(named.catalogued)
-    return structs.replace(choice, decisions=choice.decisions + download)
+    return choice
 
 
 def _on_cpu(

@@ -28,16 +28,20 @@ def offered(facts: HostFacts, settings: Settings, catalog: Catalog) -> Catalog:
     return structs.replace(catalog, models=models)
 
 
-def model_needs(facts: HostFacts, settings: Settings, model: ModelPlan) -> tuple[Notice, ...]:
-    """Offline, that the model is not here; else nothing."""
-    if not settings.offline or model.path is not None or model.name in facts.models_ready:
+def model_needs(
+    facts: HostFacts, settings: Settings, models: Iterable[ModelPlan]
+) -> tuple[Notice, ...]:
+    """Offline, that one of the models is not here; else nothing."""
+    wanted = dict.fromkeys(model.name for model in models if model.path is None)
+    missing = [name for name in wanted if name not in facts.models_ready]
+    if not settings.offline or not missing:
         return ()
     others = ", ".join(facts.models_ready)
     also = f" Here are: {others} (--model NAME)." if others else ""
     return (
         Notice(
             code="offline-model",
-            message=f"the model {model.name} is not here, and offline nothing is fetched",
+            message=f"the model {missing[0]} is not here, and offline nothing is fetched",
             hint=BRINGS + also,
         ),
     )

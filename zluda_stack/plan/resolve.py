@@ -20,9 +20,10 @@ from zluda_stack.plan.engine_needs import engine_needs
 from zluda_stack.plan.gpu import Choice, choose_gpu, describe
 from zluda_stack.plan.gpu_memory import described
 from zluda_stack.plan.images import combination_of, cpu_images, gpu_images
-from zluda_stack.plan.model import choose_model, model_anywhere
+from zluda_stack.plan.models_by_card import choose_models, models_anywhere
 from zluda_stack.plan.passthrough import Passthrough, choose_passthrough
-from zluda_stack.plan.types import Decision, EngineName, ModelPlan, Notice, Plan
+from zluda_stack.plan.profiles import traits
+from zluda_stack.plan.types import Decision, EngineName, ModelPlan, Notice, Plan, catalogued
 from zluda_stack.plan.variant import choose_bases
 from zluda_stack.settings import Configured, Profile, Settings
 
@@ -42,8 +43,9 @@ def resolve(facts: HostFacts, configured: Configured, catalog: Catalog) -> Plan:
     in_docker = bool(choice.gpus) or settings.engine == "docker"
     engine: EngineName = "docker" if in_docker else "embedded"
     models = offline.offered(facts, settings, catalog)
-    chosen = choose_model(facts, configured, models, choice.gpus)
-    if chosen.model.split:
+    chosen = choose_models(facts, configured, models, choice.gpus)
+    model, *others = chosen.models
+    if model.split:
         choice = structs.replace(choice, because=_SPREAD.format(len(choice.gpus)))
     endpoint = choose_endpoint(facts, configured, catalog.defaults)
     plan = Plan(
@@ -52,7 +54,8 @@ def resolve(facts: HostFacts, configured: Configured, catalog: Catalog) -> Plan:
         headline=_headline(choice, engine, settings.profile),
         gpus=choice.gpus,
         skipped=choice.skipped,
-        model=chosen.model,
+        model=model,
+        others=tuple(others),
         endpoint=endpoint.endpoint,
         client=None if settings.client == "none" else settings.client,
         threads=settings.threads,
@@ -64,23 +67,23 @@ def resolve(facts: HostFacts, configured: Configured, catalog: Catalog) -> Plan:
         ),
         warnings=choice.warnings
         + chosen.warnings
-        + little_disk(facts, settings, engine, chosen.model.catalogued)
+        + little_disk(facts, settings, engine, catalogued(chosen.models))
         + entry.warnings
         + _unproven(choice, settings, catalog)
         + endpoint.warnings
-        + _client_notices(catalog, configured, chosen.model),
+        + _client_notices(catalog, configured, model),
         unmet=choice.unmet
         + entry.unmet
         + chosen.unmet
         + offline.with_offline_hints(settings, engine_needs(facts, engine, catalog.host))
-        + offline.model_needs(facts, settings, chosen.model)
+        + offline.model_needs(facts, settings, chosen.models)
         + endpoint.unmet
         + _terms(choice, settings, catalog),
         offline=settings.offline,
         profile=settings.profile,
     )
     if in_docker:
-        anywhere = model_anywhere(facts, configured, models)
+        anywhere = models_anywhere(facts, configured, models)
         contained = _in_containers(plan, entry, anywhere, settings, catalog)
         return _fetching_nothing(contained) if settings.offline else contained
     if configured.given("variant") or configured.given("base"):
@@ -90,26 +93,30 @@ def resolve(facts: HostFacts, configured: Configured, catalog: Catalog) -> Plan:
 
 
 def _in_containers(
-    plan: Plan, entry: Passthrough, anywhere: ModelPlan, settings: Settings, catalog: Catalog
+    plan: Plan,
+    entry: Passthrough,
+    anywhere: tuple[ModelPlan, ...],
+    settings: Settings,
+    catalog: Catalog,
 ) -> Plan:
     """The plan with what runs in containers, which is the same for every host.
 
-    `anywhere` is the model as it is served where nothing is known of the card.
+    `anywhere` are the models as they are served where nothing is known of the cards.
     """
     bases = choose_bases(catalog, settings.variant, settings.base)
     host = containers.host_environment(
-        plan.gpus, entry, plan.model, plan.endpoint, terms_accepted=settings.accept_cuda_eula
+        plan.gpus, entry, plan.models, plan.endpoint, terms_accepted=settings.accept_cuda_eula
     )
     if plan.gpu is None:
         images = cpu_images(catalog, bases)
-        services = containers.cpu_services(catalog, images, anywhere, plan.threads)
+        services = containers.cpu_services(catalog, images, anywhere[0], plan.threads)
         volumes = containers.CPU_VOLUMES
     else:
         images = gpu_images(catalog, settings, bases, plan.gpu)
-        spread = bool(plan.model.split)
-        serving = containers.spread_services if spread else containers.gpu_services
-        services = serving(catalog, images, anywhere, plan.gpus, entry)
-        volumes = containers.gpu_volumes(images, 1 if spread else len(plan.gpus))
+        services = containers.gpu_services(
+            catalog, images, anywhere, plan.gpus, entry, spread=bool(plan.model.split)
+        )
+        volumes = containers.gpu_volumes(images, 1 if plan.model.split else len(plan.gpus))
     *servers, endpoint = services
     return structs.replace(
         plan,
@@ -140,7 +147,7 @@ def require_runnable(plan: Plan) -> None:
 
 def _headline(choice: Choice, engine: EngineName, profile: Profile) -> str:
     if choice.gpus:
-        how = "by a native ROCm build" if profile == "native" else "through ZLUDA"
+        how = traits(profile).how
         return f"GPU {describe(choice.gpus)} {how} in Docker: {choice.because}."
     where = "in Docker" if engine == "docker" else "with the embedded engine"
     return f"CPU only, {where}: {choice.because}."
@@ -163,7 +170,8 @@ def _unproven(choice: Choice, settings: Settings, catalog: Catalog) -> tuple[Not
 
 def _terms(choice: Choice, settings: Settings, catalog: Catalog) -> tuple[Notice, ...]:
     """NVIDIA's toolkit is a part of the build, under terms that only the user can accept."""
-    if choice.gpu is None or settings.accept_cuda_eula or settings.profile == "native":
+    translates = traits(settings.profile).translates
+    if choice.gpu is None or settings.accept_cuda_eula or not translates:
         return ()
     where = catalog.components["cuda-toolkit"].terms
     return (

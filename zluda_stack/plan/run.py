@@ -133,9 +133,9 @@ def gpu_plan(facts: HostFacts, configured: Configured, catalog: Catalog) -> Plan
         client=None,
         threads=None,
         images=images,
-        services=containers.gpu_services(catalog, images, model, choice.gpus, entry),
+        services=containers.gpu_services(catalog, images, (model,), choice.gpus, entry),
         host_environment=containers.host_environment(
-            choice.gpus, entry, model, endpoint, terms_accepted=settings.accept_cuda_eula
+            choice.gpus, entry, (model,), endpoint, terms_accepted=settings.accept_cuda_eula
         ),
         warnings=choice.warnings + entry.warnings,
         unmet=choice.unmet + entry.unmet + engine_needs(facts, "docker", catalog.host),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Literal
 
 import msgspec
@@ -202,8 +203,9 @@ class Plan(Struct, frozen=True, kw_only=True):
 
     `gpus` are the cards that compute, all of one gfx target, each with a replica of the model
     server, or with one for all when the model is split; none means the CPU.
-    `unmet` is what this machine lacks to carry the plan out; a plan with unmet needs can be
-    rendered, and built elsewhere, but not run here. `services`, `images` and
+    `model` is what the first card serves, and `others` what each further one does, where they
+    serve different models. `unmet` is what this machine lacks to carry the plan out; a plan with
+    unmet needs can be rendered, and built elsewhere, but not run here. `services`, `images` and
     `host_environment` are for containers; the embedded engine needs none of them. `registry` is
     asked for images before they are built. With `offline` nothing is fetched or built. `profile` is
     what computes on the cards.
@@ -216,6 +218,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     gpus: tuple[GpuDevice, ...]
     skipped: tuple[SkippedGpu, ...]
     model: ModelPlan
+    others: tuple[ModelPlan, ...] = ()
     endpoint: EndpointPlan
     client: str | None
     threads: int | None
@@ -234,6 +237,27 @@ class Plan(Struct, frozen=True, kw_only=True):
     def gpu(self) -> GpuDevice | None:
         """The first card, whose gfx target is that of them all; None for the CPU."""
         return self.gpus[0] if self.gpus else None
+
+    @property
+    def models(self) -> tuple[ModelPlan, ...]:
+        """What is served: one for each card in their order, or a single one."""
+        return (self.model, *self.others)
+
+    @property
+    def served(self) -> tuple[str, ...]:
+        """The names of the models, each once, that of the first card first."""
+        return tuple(dict.fromkeys(model.name for model in self.models))
+
+    @property
+    def catalogued(self) -> tuple[Model, ...]:
+        """Those of the models that the catalogue has, each once."""
+        return catalogued(self.models)
+
+
+def catalogued(models: Iterable[ModelPlan]) -> tuple[Model, ...]:
+    """Those of `models` that the catalogue has, each once."""
+    known = (model.catalogued for model in models)
+    return tuple({one.name: one for one in known if one is not None}.values())
 
 
 def to_json(plan: Plan) -> bytes:

@@ -23,9 +23,10 @@ _QUESTION: JsonObject = {
 
 
 class Check(Struct, frozen=True, kw_only=True):
-    """One request: `text` is what the model said, `detail` why the answer is not right."""
+    """One request: `text` is what the `model` said, `detail` why the answer is not right."""
 
     name: str
+    model: str
     ok: bool
     seconds: float
     text: str = ""
@@ -33,22 +34,23 @@ class Check(Struct, frozen=True, kw_only=True):
 
 
 def run(endpoint: EndpointPlan, key: str, model: str = "default") -> tuple[Check, ...]:
-    """Ask `endpoint` four times; never raises for what it answers."""
+    """Ask `model` of `endpoint` four times; never raises for what it answers."""
     with session_with(endpoint) as session:
         client = Asker(session, endpoint.local_url, key, model)
         return (
-            _check("/v1/chat/completions", lambda: _chat(client)),
-            _check("/v1/chat/completions, streaming", lambda: chat_stream(client)),
-            _check("/v1/messages", lambda: _messages(client)),
-            _check("/v1/messages, streaming", lambda: messages_stream(client)),
+            _check("/v1/chat/completions", model, lambda: _chat(client)),
+            _check("/v1/chat/completions, streaming", model, lambda: chat_stream(client)),
+            _check("/v1/messages", model, lambda: _messages(client)),
+            _check("/v1/messages, streaming", model, lambda: messages_stream(client)),
         )
 
 
-def _check(name: str, ask: Callable[[], str]) -> Check:
+def _check(name: str, model: str, ask: Callable[[], str]) -> Check:
     began = time.monotonic()
     text, detail = attempt(ask)
     return Check(
         name=name,
+        model=model,
         ok=not detail,
         seconds=round(time.monotonic() - began, 3),
         text=text,

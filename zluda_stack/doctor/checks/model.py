@@ -21,12 +21,10 @@ _FREE_DOCKER = Fix(
 
 
 def space_to_fetch(subject: Subject) -> int:
-    """The bytes that fetching the planned model takes for a while; 0 when it is here or a file."""
+    """The bytes that fetching the planned models takes for a while; 0 when here or a file."""
     plan, stack = subject.plan, subject.facts.stack
-    if plan is None or plan.model.catalogued is None:
-        return 0
     here = stack is not None and (stack.model_ready or stack.state == "running")
-    return 0 if here else space_of(plan.model.catalogued)
+    return 0 if plan is None or here else sum(map(space_of, plan.catalogued))
 
 
 def _size(subject: Subject) -> int | None:
@@ -63,7 +61,7 @@ def _missing(subject: Subject) -> Verdict:
     if plan.model.path is not None:
         return ok(f"{plan.model.name} (a file of yours)")
     if stack.model_ready is None:
-        return ok(f"{plan.model.name}; a container fetches it into a volume")
+        return ok(f"{' and '.join(plan.served)}; a container fetches into a volume")
     if stack.model_ready:
         return ok(plan.model.name)
     return _not_whole(plan.model)

@@ -67,7 +67,7 @@ def status(
         state=state,
         healthy=answered and state is State.RUNNING,
         url=plan.endpoint.url if plan else None,
-        model=plan.model.name if plan else None,
+        model=", ".join(plan.served) if plan else None,
         context=plan.model.context if plan else None,
         services=services,
     )

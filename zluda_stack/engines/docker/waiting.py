@@ -16,7 +16,7 @@ from zluda_stack.engines import logs
 from zluda_stack.engines.common import PROGRESS_SECONDS, TAIL_LINES, answers, spell_exit
 from zluda_stack.engines.docker import compose, containers
 from zluda_stack.engines.docker.containers import Container
-from zluda_stack.engines.docker.given_model import give_model
+from zluda_stack.engines.docker.given_models import give_models
 from zluda_stack.engines.docker.state import StackFolder
 from zluda_stack.errors import EngineFailure, HostProblem, StackError
 from zluda_stack.plan.types import Plan
@@ -41,7 +41,7 @@ def start(client: DockerClient, plan: Plan, folder: StackFolder, progress: Progr
         raise EngineFailure(
             f"nothing is rendered in {folder.project}", "`zluda-stack up` renders it again."
         )
-    give_model(plan, file, folder.compose_log, progress)
+    give_models(plan, file, folder.compose_log, progress)
     before = containers.read(client, compose.project_name(plan.name))
     watch = _Watch(client, plan, Failures(before))
     line = compose.up(plan.name, file, offline=plan.offline)

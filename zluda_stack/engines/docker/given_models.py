@@ -1,6 +1,6 @@
-"""The model of a container stack, when the user's own store has it: given, and not fetched again.
+"""The models of a container stack that the user's own store has: given, and not fetched again.
 
-It goes through a pipe into a container and not over a mount, so that the store may be closed to
+They go through a pipe into a container and not over a mount, so that the store may be closed to
 others, and the engine on another machine.
 """
 
@@ -22,23 +22,25 @@ from zluda_stack.progress import Progress
 _PROGRAM = ("python", "-m", "zluda_stack")
 
 
-def give_model(plan: Plan, file: Path, log: Path, progress: Progress) -> None:
-    """Put the plan's model into the stack's volume, unless it is there or not in the user's store.
+def give_models(plan: Plan, file: Path, log: Path, progress: Progress) -> None:
+    """Put the plan's models into the stack's volume, but those there or not in the user's store.
 
     `file` is the compose file. A failure is told through `progress` only: the stack then fetches
     the model itself, or says why it cannot.
     """
-    model, store = plan.model.catalogued, Store(paths.model_store())
-    fetched = any(service.name == FETCHER for service in plan.services)
-    if model is None or not fetched or store.get(model) is None:
+    store = Store(paths.model_store())
+    if not any(service.name == FETCHER for service in plan.services):
         return
-    progress.step(f"looking for {model.name} in the stack's volume")
-    there = _line(plan, file, "models", "pull", "--offline", model.name)
-    if compose.run(there, log) == 0:
-        return
-    problem = _stream(_line(plan, file, "models", "import", "-"), store, model.name, log, progress)
-    if problem is not None:
-        progress.step(f"{model.name} could not be given to the stack: {problem}")
+    for model in plan.catalogued:
+        if store.get(model) is None:
+            continue
+        progress.step(f"looking for {model.name} in the stack's volume")
+        if compose.run(_line(plan, file, "models", "pull", "--offline", model.name), log) == 0:
+            continue
+        taking = _line(plan, file, "models", "import", "-")
+        problem = _stream(taking, store, model.name, log, progress)
+        if problem is not None:
+            progress.step(f"{model.name} could not be given to the stack: {problem}")
 
 
 def _line(plan: Plan, file: Path, *arguments: str) -> tuple[str, ...]:
