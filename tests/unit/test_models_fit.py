@@ -80,6 +80,41 @@ def test_a_smaller_batch_makes_room_as_it_does_in_a_plan() -> None:
     assert (card["fits"], card["batch"]) == (True, 512)
 
 
+def test_the_native_profile_has_room_for_more_where_there_are_flash_kernels() -> None:
+    asked = ("models", "fit", "qwen3-4b", "--vram", "16G", "--ctx", "32k")
+    translated, native = (
+        run(*asked, "--profile", profile, "--json").json for profile in ("translated", "native")
+    )
+    assert (translated["attention"], native["attention"]) == ("plain", "flash")
+    assert native["needs"]["compute"] < translated["needs"]["compute"]
+    assert native["cards"][0]["largest_context"] > translated["cards"][0]["largest_context"]
+    assert "with FlashAttention" in run(*asked, "--profile", "native").out
+    latent = run("models", "fit", "glm-4.7-flash", "--vram", "48G", "--profile", "native", "--json")
+    assert latent.json["attention"] == "plain"
+
+
+def test_the_profile_of_the_settings_counts_without_a_flag(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ZLUDA_STACK_PROFILE", "native")
+    assert run("models", "fit", "qwen3-4b", "--vram", "16G", "--json").json["attention"] == "flash"
+
+
+def test_flash_kernels_work_on_a_quantised_cache_in_a_copy_of_one_layer_of_it() -> None:
+    asked = ("models", "fit", "llama-3.1-8b", "--vram", "24G", "--profile", "native", "--json")
+
+    def grown(kind: str) -> dict[str, int]:
+        """What 32k tokens more take."""
+        short, long = (
+            run(*asked, "--kv-type", kind, "--ctx", size).json["needs"] for size in ("64k", "96k")
+        )
+        return {part: long[part] - short[part] for part in ("cache", "compute")}
+
+    f16, q8 = grown("f16"), grown("q8_0")
+    assert q8["cache"] == f16["cache"] * 17 // 32  # 34 bytes for 32 values
+    copy = 32768 * 2 * 1024 * 2  # tokens, keys and values, eight heads of 128, half precision
+    assert q8["compute"] - f16["compute"] == copy
+    assert run(*asked, "--kv-type", "iq4_nl").json["attention"] == "plain"
+
+
 def test_a_model_without_a_published_shape_must_be_here() -> None:
     done = run("models", "fit", "granite-4.1-30b", "--vram", "24G")
     assert done.code == ExitCode.HOST

@@ -55,6 +55,20 @@ def test_what_fits_comes_first_and_what_calls_tools_before_the_rest() -> None:
     )
 
 
+def test_a_profile_is_weighed_by_what_its_server_takes() -> None:
+    asked = ("models", "list", "--fits", "--vram", "16G", "--json", "--profile")
+    (translated,), (native,) = run(*asked, "translated").json, run(*asked, "native").json
+    assert (translated["profile"], native["profile"]) == ("translated", "native")
+    before, after = (
+        {model["name"]: model["total"] for model in card["models"]} for card in (translated, native)
+    )
+    assert after["gpt-oss-20b"] < before["gpt-oss-20b"]
+    assert after["glm-4.7-flash"] == before["glm-4.7-flash"]
+    told = run("models", "explain", "gpt-oss-20b", "--vram", "16G", "--profile", "native", "--json")
+    (line,) = (model for model in native["models"] if model["name"] == "gpt-oss-20b")
+    assert told.json["use"]["cards"][0]["longest_context"] == line["largest_context"]
+
+
 def test_who_does_not_fit_says_why() -> None:
     (card,) = run("models", "list", "--fits", "--vram", "8G", "--json").json
     found = {model["name"]: model for model in card["models"]}
@@ -90,9 +104,10 @@ def test_a_machine_without_a_card_is_told_to_name_one() -> None:
 
 
 def test_a_card_without_the_question_is_a_usage_error() -> None:
-    done = run("models", "list", "--vram", "24G")
-    assert done.code == ExitCode.USAGE
-    assert "Add --fits." in done.err
+    for flags in (("--vram", "24G"), ("--profile", "native")):
+        done = run("models", "list", *flags)
+        assert done.code == ExitCode.USAGE
+        assert "Add --fits." in done.err
 
 
 def test_explain_names_sources_room_and_clients() -> None:

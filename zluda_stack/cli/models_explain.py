@@ -9,23 +9,32 @@ import click
 from zluda_stack.cli import cards, context, output
 from zluda_stack.cli.explain import as_facts, print_explanation
 from zluda_stack.cli.model_names import complete_model
-from zluda_stack.cli.options import json_option
+from zluda_stack.cli.options import json_option, settings_options
 from zluda_stack.units import gibibytes
 
 if TYPE_CHECKING:
     from zluda_stack.catalog.schema import Model
     from zluda_stack.models.explained import Explained, OnCard
     from zluda_stack.models.fit_report import CardMemory
+    from zluda_stack.settings import Profile
 
 
 @click.command()
 @click.argument("name", shell_complete=complete_model)
 @cards.gpu_option
 @cards.vram_option
+@settings_options("profile")
 @json_option
 @click.pass_context
 def explain(
-    ctx: click.Context, /, name: str, *, gpu: str | None, vram: int | None, as_json: bool
+    ctx: click.Context,
+    /,
+    name: str,
+    flags: dict[str, object],
+    *,
+    gpu: str | None,
+    vram: int | None,
+    as_json: bool,
 ) -> None:
     """Say what is known of the model NAME, how well, and whether it is of use here.
 
@@ -36,7 +45,8 @@ def explain(
 
     model = find_model(context.catalog(), name)
     known = explaining.explain(context.catalog(), model.name)
-    found = _explained(model, cards.known_cards(ctx, gpu, vram))
+    profile = context.configured(ctx, flags).settings.profile
+    found = _explained(model, cards.known_cards(ctx, gpu, vram), profile)
     if as_json:
         output.print_json({**as_facts(known), "use": found})
         return
@@ -44,14 +54,14 @@ def explain(
     _print(model, found)
 
 
-def _explained(model: Model, asked: list[CardMemory]) -> Explained:
+def _explained(model: Model, asked: list[CardMemory], profile: Profile) -> Explained:
     from zluda_stack import paths
     from zluda_stack.models.at_hand import architecture_at_hand
     from zluda_stack.models.explained import explained
     from zluda_stack.models.store import Store
 
     architecture = architecture_at_hand(model, Store(paths.model_store()).find(model.name))
-    return explained(context.catalog(), model, architecture, asked)
+    return explained(context.catalog(), model, architecture, asked, profile)
 
 
 def _print(model: Model, found: Explained) -> None:

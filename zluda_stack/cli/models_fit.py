@@ -9,7 +9,7 @@ import click
 
 from zluda_stack.cli import cards, context, output
 from zluda_stack.cli.model_names import complete_model_or_file
-from zluda_stack.cli.options import json_option
+from zluda_stack.cli.options import json_option, settings_options
 from zluda_stack.errors import HostProblem, UsageError
 
 if TYPE_CHECKING:
@@ -22,9 +22,10 @@ _PARTS = (
     ("cache", "KV cache ({kv})"),
     ("states", "recurrent states"),
     ("compute", "compute buffer"),
-    ("scratch", "cuBLAS copies"),
-    ("runtime", "CUDA context"),
+    ("scratch", "BLAS copies"),
+    ("runtime", "runtime"),
 )
+_ATTENTION = {"plain": "without FlashAttention", "flash": "with FlashAttention"}
 
 
 @click.command()
@@ -39,12 +40,14 @@ _PARTS = (
     default=4,
     help="Requests at a time; they share the context.",
 )
+@settings_options("profile")
 @json_option
 @click.pass_context
 def fit(
     ctx: click.Context,
     /,
     model: str,
+    flags: dict[str, object],
     *,
     gpu: str | None,
     vram: int | None,
@@ -57,9 +60,11 @@ def fit(
     --vram the cards of this machine are asked; with --vram it can be one that you do not have.
     """
     from zluda_stack.models.fit_report import fit_report
+    from zluda_stack.models.flash import as_served
 
     shape = _shape(model)
-    asked = _serving(shape, model, serving)
+    profile = context.configured(ctx, flags).settings.profile
+    asked = as_served(shape, _serving(shape, model, serving), profile)
     report = fit_report(model, shape, asked, cards.cards(ctx, gpu, vram))
     if as_json:
         output.print_json(report)
@@ -133,7 +138,7 @@ def _print(report: FitReport) -> None:
     shared = f" shared by {report.slots} slots" if report.slots > 1 else ""
     output.say(
         f"{report.model} ({report.architecture}, {report.layers} layers), "
-        f"context {report.context}{shared}:"
+        f"context {report.context}{shared}, {_ATTENTION[report.attention]}:"
     )
     rows = []
     for field, words in _PARTS:

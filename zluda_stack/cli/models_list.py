@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from zluda_stack.cli import cards, context, output
-from zluda_stack.cli.options import json_option
+from zluda_stack.cli.options import json_option, settings_options
 from zluda_stack.errors import UsageError
 from zluda_stack.units import gibibytes, gigabytes, megabytes
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from zluda_stack.models.fit_report import CardMemory
     from zluda_stack.models.listing import ListedModel
     from zluda_stack.models.store import Store
+    from zluda_stack.settings import Profile
 
 _YES_NO = {True: "yes", False: "no", None: "unknown"}
 _GIGABYTE = 10**9
@@ -26,11 +27,13 @@ _GIGABYTE = 10**9
 @cards.gpu_option
 @cards.vram_option
 @cards.tokens_option
+@settings_options("profile")
 @json_option
 @click.pass_context
 def list_(
     ctx: click.Context,
     /,
+    flags: dict[str, object],
     *,
     fits: bool,
     gpu: str | None,
@@ -48,10 +51,13 @@ def list_(
 
     store = Store(paths.model_store())
     if fits:
-        _list_fitting(store, cards.cards(ctx, gpu, vram), tokens, as_json=as_json)
+        profile = context.configured(ctx, flags).settings.profile
+        _list_fitting(store, cards.cards(ctx, gpu, vram), tokens, profile, as_json=as_json)
         return
-    if any(given is not None for given in (gpu, vram, tokens)):
-        raise UsageError("--gpu, --vram and --ctx describe what a model must fit", "Add --fits.")
+    if flags or any(given is not None for given in (gpu, vram, tokens)):
+        raise UsageError(
+            "--gpu, --vram, --ctx and --profile describe what a model must fit", "Add --fits."
+        )
     _list_all(store, as_json=as_json)
 
 
@@ -86,7 +92,12 @@ def _size(count: int) -> str:
 
 
 def _list_fitting(
-    store: Store, asked: list[CardMemory], tokens: int | None, *, as_json: bool
+    store: Store,
+    asked: list[CardMemory],
+    tokens: int | None,
+    profile: Profile,
+    *,
+    as_json: bool,
 ) -> None:
     from zluda_stack.models.at_hand import architectures_at_hand
     from zluda_stack.models.client_use import agent_floor
@@ -95,7 +106,7 @@ def _list_fitting(
     catalog = context.catalog()
     wish = tokens or agent_floor(catalog)
     known = architectures_at_hand(catalog, store)
-    found = [models_on_card(catalog, known, card, wish) for card in asked]
+    found = [models_on_card(catalog, known, card, wish, profile) for card in asked]
     if as_json:
         output.print_json(found)
         return
@@ -110,6 +121,7 @@ def _print_card(found: ModelsOnCard, because: str) -> None:
     free = "" if found.free == found.memory else f", of which {gibibytes(found.free)} are free"
     output.heading(f"{found.card}: {gibibytes(found.memory)}{free}")
     output.say(f"A context of {found.context} tokens{because}; {found.slots} slots share it.")
+    output.say(f"Served by the {found.profile} profile.")
     columns = ("model", "params", "takes", "longest", "tools", "fits")
     output.table(columns, [_fit_row(line) for line in found.models])
 

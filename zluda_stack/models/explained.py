@@ -11,6 +11,8 @@ from zluda_stack.models.architecture import Architecture
 from zluda_stack.models.client_use import ClientUse, client_uses
 from zluda_stack.models.fit import BATCHES, CELLS, Serving, needs
 from zluda_stack.models.fit_report import CardMemory, longest_context
+from zluda_stack.models.flash import as_served
+from zluda_stack.settings import Profile
 
 
 class OnCard(Struct, frozen=True, kw_only=True):
@@ -38,19 +40,20 @@ def explained(
     model: Model,
     architecture: Architecture | None,
     cards: Sequence[CardMemory],
+    profile: Profile = "translated",
 ) -> Explained:
     """What `model` takes of each of `cards`, and the clients that it is of use to."""
-    found = tuple(_on_card(architecture, card) for card in cards)
+    found = tuple(_on_card(architecture, card, profile) for card in cards)
     context: int | None = model.context_length
     if found and architecture is not None:
         context = max(card.longest_context or 0 for card in found) or None
     return Explained(cards=found, uses=client_uses(catalog, model, context))
 
 
-def _on_card(architecture: Architecture | None, card: CardMemory) -> OnCard:
+def _on_card(architecture: Architecture | None, card: CardMemory, profile: Profile) -> OnCard:
     least = longest = None
     if architecture is not None:
-        serving = Serving(context=CELLS, batch=BATCHES[-1])
+        serving = as_served(architecture, Serving(context=CELLS, batch=BATCHES[-1]), profile)
         least = needs(architecture, serving).total
         longest = longest_context(architecture, serving, card.free)
     return OnCard(

@@ -22,6 +22,7 @@ from zluda_stack.models.gguf_types import TENSOR_TYPES
 
 KvType = Literal["f32", "f16", "bf16", "q8_0", "q5_1", "q5_0", "iq4_nl", "q4_1", "q4_0"]
 KV_TYPES: tuple[KvType, ...] = get_args(KvType)
+Attention = Literal["plain", "flash"]
 
 # Those whose compute buffers were compared with what llama.cpp reports.
 COMPARED = frozenset(
@@ -65,7 +66,7 @@ class Serving(Struct, frozen=True, kw_only=True):
     slots: int = 4
     kv_type: KvType = "f16"
     batch: int = 512
-    attention: Literal["plain", "flash"] = "plain"
+    attention: Attention = "plain"
     gpu_layers: int | None = None
 
 
@@ -234,7 +235,7 @@ def _attention(model: Architecture, serving: Serving, token: int) -> int:
     if model.experts and not model.latent:
         alive += model.experts_used * model.expert_wide * token
     if serving.attention == "flash":
-        return alive
+        return alive + _half_cache(model, serving)
     copied = 0 if _is_copied_later(model, serving) else _copied_keys(model, serving)
     return alive + copied + _scores(model, serving) * token
 
@@ -252,6 +253,19 @@ def _is_copied_later(model: Architecture, serving: Serving) -> bool:
 def _copied_keys(model: Architecture, serving: Serving) -> int:
     return _most(
         _cells(layer, serving) * max(_token(model, layer, serving)) for layer in set(model.layers)
+    )
+
+
+def _half_cache(model: Architecture, serving: Serving) -> int:
+    """The copy in half precision of one layer's cache, which the kernels for long prompts work on.
+
+    It lies behind their result in the compute buffer (ggml_cuda_flash_attn_ext_get_alloc_size in
+    ggml-cuda/fattn.cu); a cache of that precision is not copied.
+    """
+    if serving.kv_type == "f16":
+        return 0
+    return _most(
+        _cells(layer, serving) * (layer.key + layer.value) * _HALF for layer in set(model.layers)
     )
 
 

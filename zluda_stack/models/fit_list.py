@@ -11,6 +11,8 @@ from zluda_stack.models.architecture import Architecture
 from zluda_stack.models.client_use import client_uses
 from zluda_stack.models.fit import BATCHES, Serving, needs
 from zluda_stack.models.fit_report import CardMemory, fitting_batch, longest_context
+from zluda_stack.models.flash import as_served
+from zluda_stack.settings import Profile
 
 
 class ModelOnCard(Struct, frozen=True, kw_only=True):
@@ -45,6 +47,7 @@ class ModelsOnCard(Struct, frozen=True, kw_only=True):
     free: int
     context: int
     slots: int
+    profile: Profile
     models: tuple[ModelOnCard, ...]
 
 
@@ -53,23 +56,26 @@ def models_on_card(
     architectures: Mapping[str, Architecture | None],
     card: CardMemory,
     context: int,
+    profile: Profile = "translated",
 ) -> ModelsOnCard:
-    """Every model of the catalogue on `card` with `context` tokens.
+    """Every model of the catalogue on `card` with `context` tokens, served by `profile`.
 
     Those that fit come first, of them those that call tools, the largest before the smaller; of
     those that do not fit the nearest comes first.
     """
     serving = Serving(context=context)
-    lines = [
-        (_line(catalog, model, architectures[name], serving, card), model.parameter_count)
-        for name, model in catalog.models.items()
-    ]
+    lines = []
+    for name, model in catalog.models.items():
+        shape = architectures[name]
+        asked = serving if shape is None else as_served(shape, serving, profile)
+        lines.append((_line(catalog, model, shape, asked, card), model.parameter_count))
     return ModelsOnCard(
         card=card.label,
         memory=card.memory,
         free=card.free,
         context=context,
         slots=serving.slots,
+        profile=profile,
         models=tuple(line for line, _ in sorted(lines, key=_rank)),
     )
 

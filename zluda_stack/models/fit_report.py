@@ -10,6 +10,7 @@ from zluda_stack.models.architecture import Architecture
 from zluda_stack.models.fit import (
     BATCHES,
     COMPARED,
+    Attention,
     KvType,
     Needs,
     Serving,
@@ -64,6 +65,7 @@ class FitReport(Struct, frozen=True, kw_only=True):
     trained_context: int | None
     slots: int
     kv_type: KvType
+    attention: Attention
     needs: Needs
     total: int
     cards: tuple[CardFit, ...]
@@ -83,6 +85,7 @@ def fit_report(
         trained_context=model.context_length,
         slots=serving.slots,
         kv_type=serving.kv_type,
+        attention=serving.attention,
         needs=found,
         total=found.total,
         cards=tuple(_card_fit(model, serving, card) for card in cards),

@@ -13,8 +13,7 @@ from msgspec import Struct
 from zluda_stack.models.architecture import Architecture
 from zluda_stack.models.fit import BATCHES, CELLS, Needs, Serving, needs
 from zluda_stack.models.fit_split import needs_by_card
-from zluda_stack.models.flash import has_flash_kernels
-from zluda_stack.plan.profiles import traits
+from zluda_stack.models.flash import as_served
 from zluda_stack.settings import Profile
 
 
@@ -183,14 +182,9 @@ def smallest(model: Architecture, context: int, room: Room) -> Needs:
 def _serving(
     model: Architecture, context: int, batch: int, room: Room, gpu_layers: int | None = None
 ) -> Serving:
-    """How the server of the room's profile is started; the CUDA build has no FlashAttention."""
-    flash = not traits(room.profile).translates and has_flash_kernels(model)
-    return Serving(
-        context=context,
-        batch=batch,
-        attention="flash" if flash else "plain",
-        gpu_layers=gpu_layers,
-    )
+    """How the server of the room's profile is started."""
+    serving = Serving(context=context, batch=batch, gpu_layers=gpu_layers)
+    return as_served(model, serving, room.profile)
 
 
 def _longest(least: Fitted, longest: int, place: Place) -> Fitted:
