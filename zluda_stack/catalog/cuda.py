@@ -5,19 +5,13 @@ from __future__ import annotations
 import re
 from enum import Enum
 from functools import cached_property
-from pathlib import Path
-from typing import TypeVar
 
-import msgspec
-import yaml
 from msgspec import Struct
 
 from zluda_stack.catalog.schema import Provenance
-from zluda_stack.errors import StackError
+from zluda_stack.catalog.text import load_text
 
-_DATA = Path(__file__).parent / "data"
 _IN_A_WHEEL = re.compile(r"-[0-9a-f]{8}$")
-_T = TypeVar("_T")
 
 
 class Role(str, Enum):
@@ -104,24 +98,9 @@ class ZludaCode(Struct, frozen=True, forbid_unknown_fields=True):
 
 def cuda_libraries() -> CudaLibraries:
     """The libraries of CUDA. Raises StackError when the catalogue's file is broken."""
-    return _load("cuda-libraries", CudaLibraries)
+    return load_text("cuda-libraries", CudaLibraries, "cuda.py")
 
 
 def zluda_code() -> ZludaCode:
     """What ZLUDA makes of device code. Raises StackError when the catalogue's file is broken."""
-    return _load("zluda-code", ZludaCode)
-
-
-def _load(kind: str, shape: type[_T]) -> _T:
-    path = _DATA / f"{kind}.yml"
-    try:
-        # Every scalar is text: nothing here is a number, and 8.5 is a name.
-        document = yaml.load(path.read_bytes(), Loader=yaml.BaseLoader)  # noqa: S506
-        return msgspec.convert(document[kind], type=shape)
-    except OSError as error:
-        raise StackError(
-            f"cannot read {path}: {error.strerror}", "Install zluda-stack again."
-        ) from error
-    except (yaml.YAMLError, msgspec.ValidationError, KeyError, TypeError) as error:
-        hint = "Correct the file; its shape is described in zluda_stack/catalog/cuda.py."
-        raise StackError(f"{path}: {error}", hint) from error
+    return load_text("zluda-code", ZludaCode, "cuda.py")
