@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import pytest
+
 from zluda_stack.gateway.options import parse, servers
 from zluda_stack.plan import Plan
 from zluda_stack.plan.changes import changes
 from zluda_stack.plan.types import Service
 from zluda_stack.plan.variables import fill
+from zluda_stack.render import claude_code
+from zluda_stack.render.clients import connection
 
 from .planning import card, codes, machine, plan_for, refusal
 
-_LARGE, _SMALL = "qwen2.5-coder-7b", "smollm2-135m"
+_LARGE, _SMALL = "qwen3-14b", "smollm2-135m"
 _TWO_CARDS = machine(card("gfx1100", 0, gib=24), card("gfx1100", 1, gib=8))
 _BOTH = f"{_LARGE},{_SMALL}"
 
@@ -122,3 +126,21 @@ def test_a_model_too_large_for_its_card_is_told_by_its_name() -> None:
 
     told = next(one.message for one in plan.warnings if one.code == "partly-on-card")
     assert told.startswith("qwen2.5-coder-32b does not fit as a whole: 8.0 GiB are free")
+
+
+@pytest.mark.parametrize(
+    ("small", "named"),
+    [
+        ("qwen3-4b", "qwen3-4b"),
+        # It calls no tools, and the client's errands need them.
+        (_SMALL, "default"),
+    ],
+)
+def test_a_client_uses_the_smaller_model_for_its_errands(small: str, named: str) -> None:
+    plan = plan_for(
+        _TWO_CARDS, gpu="0,1", model=f"{_LARGE},{small}", context=8192, accept_cuda_eula=True
+    )
+
+    told = claude_code.environment(connection(plan, "key"))
+    assert told["ANTHROPIC_DEFAULT_HAIKU_MODEL"] == named
+    assert told["ANTHROPIC_MODEL"] == "default"

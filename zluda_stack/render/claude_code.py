@@ -26,13 +26,14 @@ def environment(to: Connection) -> dict[str, str]:
     prompt cache. All measured with 2.1.332 on 2026-11-30; an empty value hides what the user
     has for another server.
     """
-    models = ("FABLE", "HAIKU", "OPUS", "SONNET")
+    models = ("FABLE", "OPUS", "SONNET")
     trusted = {} if to.certificate is None else {"NODE_EXTRA_CA_CERTS": to.certificate}
     return {
         "ANTHROPIC_BASE_URL": to.url,
         "ANTHROPIC_AUTH_TOKEN": to.key,
         "ANTHROPIC_API_KEY": "",
         "ANTHROPIC_MODEL": MODEL,
+        "ANTHROPIC_DEFAULT_HAIKU_MODEL": to.small,
         **{f"ANTHROPIC_DEFAULT_{model}_MODEL": MODEL for model in models},
         "CLAUDE_CODE_MAX_CONTEXT_TOKENS": str(to.context),
         "CLAUDE_CODE_MAX_OUTPUT_TOKENS": str(min(to.longest_answer, _LONGEST_ANSWER)),

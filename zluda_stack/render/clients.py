@@ -19,7 +19,8 @@ Json = dict[str, object]
 
 
 class Connection(Struct, frozen=True, kw_only=True):
-    """What every client needs. `context` is in tokens; `tools` is None when it is not known.
+    """What every client needs. `context` is in tokens; `tools` is None when it is not known, and
+    `small` is the model for a client's side errands.
 
     With HTTPS, `certificate` is the file of the endpoint's certificate, and `bundle` that of it
     and all others that the user's programs trust.
@@ -31,6 +32,7 @@ class Connection(Struct, frozen=True, kw_only=True):
     key: str
     context: int
     tools: bool | None
+    small: str = MODEL
     certificate: str | None = None
     bundle: str | None = None
 
@@ -55,9 +57,27 @@ def connection(plan: Plan, key: str, bundle: str | None = None) -> Connection:
         key=key,
         context=plan.model.context,
         tools=model.tools if model else None,
+        small=_small(plan),
         certificate=tls.certificate if tls else None,
         bundle=bundle,
     )
+
+
+def _small(plan: Plan) -> str:
+    """The smallest model that a client may use in the place of the first one.
+
+    It must call tools where that does, and have its context: clients know one length for all.
+    """
+    needs_tools = plan.model.catalogued is not None and plan.model.catalogued.tools
+    able = [
+        one.catalogued
+        for one in plan.models
+        if one.catalogued is not None
+        and one.context >= plan.model.context
+        and (one.catalogued.tools or not needs_tools)
+    ]
+    smallest = min(able, key=lambda one: one.parameter_count, default=None)
+    return MODEL if smallest is None or smallest.name == plan.model.name else smallest.name
 
 
 def environment(to: Connection) -> dict[str, str]:
