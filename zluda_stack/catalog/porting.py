@@ -14,6 +14,13 @@ from zluda_stack.catalog.schema import Provenance
 from zluda_stack.catalog.text import load_text
 
 _T = TypeVar("_T")
+# Kinds that no pattern finds, but the code that reads assembly, strings and calls.
+_OWN_TITLES = {
+    "inline-ptx": "inline PTX",
+    "inline-assembly": "inline assembly out of macros",
+    "ptx-text": "PTX as text",
+    "no-counterpart": "functions without a counterpart",
+}
 
 
 class Severity(str, Enum):
@@ -71,6 +78,11 @@ class Porting(Struct, frozen=True, forbid_unknown_fields=True, dict=True):
     rules: tuple[Rule, ...]
     assembly: tuple[Substitute, ...]
     interfaces: tuple[Interface, ...]
+    builds: tuple[Rule, ...]
+
+    def title_of(self, kind: str) -> str:
+        """What findings of this kind are, in a few words."""
+        return self._titles.get(kind, _OWN_TITLES.get(kind, kind))
 
     def rule_for_name(self, identifier: str) -> Rule | None:
         """The first rule whose names have this one."""
@@ -103,11 +115,16 @@ class Porting(Struct, frozen=True, forbid_unknown_fields=True, dict=True):
     @cached_property
     def code_patterns(self) -> tuple[tuple[re.Pattern[str], Rule], ...]:
         """The patterns for the text of a source, each with its rule."""
-        return tuple(
-            (re.compile(pattern, re.MULTILINE), rule)
-            for rule in self.rules
-            for pattern in rule.code
-        )
+        return _compiled(self.rules)
+
+    @cached_property
+    def build_patterns(self) -> tuple[tuple[re.Pattern[str], Rule], ...]:
+        """The patterns for the text of a build file, each with its rule."""
+        return _compiled(self.builds)
+
+    @cached_property
+    def _titles(self) -> dict[str, str]:
+        return {rule.kind: rule.title for rule in (*self.rules, *self.builds)}
 
     @cached_property
     def _by_name(self) -> re.Pattern[str]:
@@ -139,6 +156,10 @@ class Porting(Struct, frozen=True, forbid_unknown_fields=True, dict=True):
     @cached_property
     def _undefined(self) -> re.Pattern[str]:
         return re.compile("|".join(self.macros.undefined))
+
+
+def _compiled(rules: Iterable[Rule]) -> tuple[tuple[re.Pattern[str], Rule], ...]:
+    return tuple((re.compile(text, re.MULTILINE), rule) for rule in rules for text in rule.code)
 
 
 def _numbered(groups: Iterable[Sequence[str]]) -> re.Pattern[str]:

@@ -45,6 +45,11 @@ class Source(Struct, frozen=True):
     includes: tuple[tuple[int, str], ...]
     breaks: tuple[int, ...]
 
+    @property
+    def lines(self) -> int:
+        """How many lines there are; what is behind the last break is one too."""
+        return len(self.breaks) + (self.text != "" and not self.text.endswith("\n"))
+
     def line(self, place: int) -> int:
         """The number of the line, from 1, in which the character `place` is."""
         return bisect_right(self.breaks, place) + 1

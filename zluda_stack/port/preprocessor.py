@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import re
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
@@ -18,6 +19,16 @@ _DIRECTIVE = re.compile(
 )
 _WORD = re.compile(r"\|\||&&|!=|[!()]|\w+|[^\s\w]+")
 _NOT_A_NEWLINE = re.compile(r"[^\n]")
+_NUMBER = re.compile(r"\d+[uUlL]*")
+_NAME = re.compile(r"[A-Za-z_]\w*")
+_COMPARE: dict[str, Callable[[int, int], bool]] = {
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
 _DEEPEST = 100
 
 
@@ -36,7 +47,7 @@ def left_out(code: str, known: Known) -> tuple[tuple[int, int], ...]:
     """The parts of `code` (from, to) that are left out, in order.
 
     `code` has no comments. `known` says of a macro whether it is defined; None is not known, and
-    so is every condition that hangs on such a macro or on a value: what it guards stays.
+    so is every condition that hangs on such a macro or on another value: what it guards stays.
     """
     dead: list[tuple[int, int]] = []
     open_: list[_Branch] = []
@@ -105,7 +116,7 @@ def _value(directive: str, condition: str, known: Known) -> Truth:
 
 
 class _Condition:
-    """A condition, as far as it is made of defined(...), numbers, !, && and ||."""
+    """A condition, as far as it is made of defined(...), numbers, comparisons, !, && and ||."""
 
     def __init__(self, words: Sequence[str], known: Known) -> None:
         self._words = words
@@ -145,8 +156,25 @@ class _Condition:
         elif word == "defined":
             found = self._defined()
         else:
-            found = bool(int(word)) if word.isdecimal() else None
+            return self._compared(self._number(word))
         return None if self._skip_to_operator() else found
+
+    def _number(self, word: str) -> int | None:
+        """What a word stands for in a condition; a macro that is not defined is 0 there."""
+        if _NUMBER.fullmatch(word):
+            return int(word.rstrip("uUlL"))
+        return 0 if _NAME.fullmatch(word) and self._known(word) is False else None
+
+    def _compared(self, left: int | None) -> Truth:
+        compare = _COMPARE.get(self._next())
+        if compare is None:
+            return None if self._skip_to_operator() or left is None else bool(left)
+        self._at += 1
+        right = self._number(self._next())
+        self._at += right is not None
+        if self._skip_to_operator() or left is None or right is None:
+            return None
+        return compare(left, right)
 
     def _bracketed(self) -> Truth:
         found = self._any()

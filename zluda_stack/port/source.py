@@ -13,7 +13,7 @@ from zluda_stack.catalog.porting import Porting, Rule, Severity
 from zluda_stack.port import device_code
 from zluda_stack.port.assembly import Assembly, Machine, assembly
 from zluda_stack.port.lexer import Source, read
-from zluda_stack.port.preprocessor import first_branches, left_out
+from zluda_stack.port.preprocessor import Known, first_branches, left_out
 
 # A name that is being defined as a macro is no use of it.
 _IDENTIFIER = re.compile(r"(?<!#define )\b[A-Za-z_]\w*")
@@ -70,8 +70,12 @@ def unportable(text: str, facts: Porting) -> tuple[Unportable, ...]:
 
 def scan(text: str, facts: Porting) -> Scan:
     """`text` with all that is known of it. Any text can be scanned; nothing is raised."""
-    source = read(text)
-    alive = _Alive(left_out(source.code, facts.defined))
+    return scan_source(read(text), facts, facts.defined)
+
+
+def scan_source(source: Source, facts: Porting, known: Known) -> Scan:
+    """`source` with all that is known of it; `known` says which macros a HIP build defines."""
+    alive = _Alive(left_out(source.code, known))
     bodies = device_code.bodies(first_branches(source.code))
     on_device = bool(bodies) or device_code.marks(source.code)
     found = [
@@ -83,7 +87,7 @@ def scan(text: str, facts: Porting) -> Scan:
     calls = [call for call in _CALL.finditer(source.code) if call.start() in alive]
     found += _missing_calls(calls, facts)
     return Scan(
-        lines=len(source.breaks) + (not text.endswith("\n") and text != ""),
+        lines=source.lines,
         device_code=on_device,
         kernels=device_code.kernels(source.code),
         unportable=_listed(source, alive, found),
