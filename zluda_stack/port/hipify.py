@@ -77,8 +77,7 @@ _MEANINGS: tuple[tuple[re.Pattern[str], str, Severity, str], ...] = tuple(
 class Converted(Struct, frozen=True):
     """A name of CUDA that was converted, how often it stands in the source, and its library.
 
-    `hip` is what became of it, empty where the converter does not tell; the same name where HIP
-    has that name too.
+    `hip` is what became of it, empty where the converter does not tell.
     """
 
     cuda: str
@@ -195,10 +194,12 @@ def _converted(told: str, source: str, facts: Porting) -> Iterator[Converted]:
         if found is None:
             continue
         cuda, hip = found[1], found[2] or ""
+        if cuda == hip:
+            continue
         # hipify-perl counts by the new name, which several old ones may share.
         count = len(re.findall(rf"\b{re.escape(cuda)}\b", source)) if hip else int(found[3])
         if count:
-            yield Converted(cuda, hip, count, _library(cuda, hip, facts))
+            yield Converted(cuda, hip, count, _library(cuda, facts))
 
 
 def _statistics(lines: Iterable[str]) -> Iterator[str]:
@@ -211,10 +212,8 @@ def _statistics(lines: Iterable[str]) -> Iterator[str]:
             yield line.rstrip()
 
 
-def _library(cuda: str, hip: str, facts: Porting) -> str:
+def _library(cuda: str, facts: Porting) -> str:
     if _HEADER.fullmatch(cuda):
         return "headers"
     interface = facts.interface_of(cuda)
-    if interface is not None:
-        return interface.title
-    return "the same in HIP" if cuda == hip else "others"
+    return "others" if interface is None else interface.title

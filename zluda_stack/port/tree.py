@@ -83,12 +83,15 @@ def survey(texts: Iterable[tuple[str, str]], facts: Porting, unread: int = 0) ->
     """
     sources: dict[str, Source] = {}
     builds: dict[str, str] = {}
+    others: set[str] = set()
     for name, text in texts:
         if _is_build(name):
             builds[name] = text
         elif _OF_CUDA.search(text):
             sources[name] = read(text)
-    known = _known(sources.values(), facts)
+        else:
+            others.update(_DEFINE.findall(text))
+    known = _known(sources.values(), frozenset(others), facts)
     scans = {name: scan_source(source, facts, known) for name, source in sources.items()}
     own = _own_names(sources)
     findings = [*_findings(scans, own), *_build_findings(builds, facts)]
@@ -121,13 +124,17 @@ def _has_cuda(name: str, scan: Scan) -> bool:
     return of_cuda or scan.device_code or bool(scan.unportable or scan.calls.total)
 
 
-def _known(sources: Iterable[Source], facts: Porting) -> Known:
-    """Which macros a HIP build of these sources defines, as far as they tell."""
+def _known(sources: Iterable[Source], others: frozenset[str], facts: Porting) -> Known:
+    """Which macros a HIP build of these sources defines, as far as they tell.
+
+    `others` are macros that further files define.
+    """
     every = tuple(sources)
     absent: frozenset[str] = frozenset()
     known: Known = facts.defined
     for _ in range(_ROUNDS):
         alive, dead = _defines(every, known)
+        alive |= others
         if dead - alive == absent:
             break
         absent = dead - alive
