@@ -200,6 +200,22 @@ def test_tokens_are_counted_by_the_servers_own_tokenizer(tmp_path: Path, play: S
     assert asked["tools"][0]["function"]["name"] == "add"
 
 
+def test_an_older_llama_cpp_counts_the_tokens_of_what_its_template_makes(
+    tmp_path: Path, play: Start
+) -> None:
+    server = play(
+        {
+            "/tokenize": whole(b'{"tokens":[7,8,9]}'),
+            "/apply-template": whole(b'{"prompt":"<user>hi"}'),
+            "/v1/models": MODELS,
+        }
+    )
+    answer = ask(tmp_path, f"{MESSAGES}/count_tokens", body(tools=[TOOL]), openai_only=True)
+    assert answer.json() == {"input_tokens": 3}
+    asked = json.loads(server.bodies("/tokenize")[-1])
+    assert asked == {"content": "<user>hi", "add_special": True}
+
+
 @pytest.mark.parametrize(("asked", "served"), [("claude-x", "org/real"), ("other", "other")])
 @pytest.mark.parametrize("path", [MESSAGES, CHAT])
 def test_a_server_is_asked_by_a_name_that_it_serves_and_the_client_gets_its_own(

@@ -8,7 +8,11 @@ from typing import Any, NamedTuple
 import msgspec
 
 from zluda_stack.gateway.backend import Backend
-from zluda_stack.gateway.counting import counted, counted_while_waiting
+from zluda_stack.gateway.counting import (
+    counted,
+    counted_by_tokenizer,
+    counted_while_waiting,
+)
 from zluda_stack.gateway.exchange import Exchange
 from zluda_stack.gateway.messages import MessagesRequest
 from zluda_stack.gateway.models_answer import model_facts, served_name
@@ -17,7 +21,6 @@ from zluda_stack.gateway.ways import Way, way_of
 
 _COUNT = b"/v1/messages/count_tokens"
 _COUNT_CHAT = b"/v1/chat/completions/input_tokens"
-_TOKENIZE = b"/tokenize"  # vLLM's
 
 _JSON = [(b"content-type", b"application/json")]
 
@@ -66,7 +69,7 @@ async def _asked(exchange: Exchange, content: bytes, backend: Backend) -> _Asked
 
 async def _counted(exchange: Exchange, way: Way, backend: Backend) -> int:
     if backend.openai_only:
-        return await counted(exchange, backend, _to_tokenize(way.content), _TOKENIZE, "count")
+        return await counted_by_tokenizer(exchange, backend, _to_tokenize(way.content))
     return await counted(
         exchange, backend, way.content, _COUNT if way.target is None else _COUNT_CHAT
     )
