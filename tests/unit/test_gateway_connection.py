@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from zluda_stack.gateway import connection
-from zluda_stack.gateway.connection import Address, request
+from zluda_stack.gateway.connection import Address, Request
 from zluda_stack.gateway.failures import BrokeOff, NotRunning
 
 Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
@@ -77,7 +77,7 @@ def asked(folder: Path, handler: Handler, content: bytes = b"") -> tuple[int, li
     async def ask() -> tuple[int, list[bytes], bytes]:
         async with (
             serving(folder, handler) as (server, address),
-            request(address, "POST", b"/a%2F/../b?c", [(b"x-one", b"1")], content) as answer,
+            Request(address, "POST", b"/a%2F/../b?c", [(b"x-one", b"1")], content) as answer,
         ):
             return answer.status_code, [chunk async for chunk in answer.chunks], server.heads[0]
 
@@ -138,7 +138,7 @@ def test_what_breaks_off_says_so_after_what_came(tmp_path: Path, answer: tuple[b
     async def ask() -> None:
         async with (
             serving(tmp_path, says(*answer)) as (_, address),
-            request(address, "POST", b"/", [], b"{}") as told,
+            Request(address, "POST", b"/", [], b"{}") as told,
         ):
             async for chunk in told.chunks:
                 came.append(chunk)
@@ -153,7 +153,7 @@ def test_what_breaks_off_says_so_after_what_came(tmp_path: Path, answer: tuple[b
 )
 def test_where_nobody_listens_the_request_was_not_sent(address: str) -> None:
     async def ask() -> None:
-        async with request(Address(address), "GET", b"/", [], b""):
+        async with Request(Address(address), "GET", b"/", [], b""):
             pass
 
     with pytest.raises(NotRunning):
@@ -164,7 +164,7 @@ def test_a_server_that_takes_no_connection_is_given_up(monkeypatch: pytest.Monke
     monkeypatch.setattr(connection, "_CONNECT_SECONDS", 0.2)
 
     async def ask(port: int) -> None:
-        async with request(Address(f"http://127.0.0.1:{port}"), "GET", b"/", [], b""):
+        async with Request(Address(f"http://127.0.0.1:{port}"), "GET", b"/", [], b""):
             pass
 
     with socket.socket() as full, ExitStack() as waiting:
@@ -200,7 +200,7 @@ def test_however_a_request_is_cancelled_its_connection_is_closed(
             await asyncio.sleep(0.002)
 
     async def one(address: Address) -> None:
-        async with request(address, "POST", b"/", [], b"{}") as answer:
+        async with Request(address, "POST", b"/", [], b"{}") as answer:
             async for _ in answer.chunks:
                 pass
 

@@ -109,14 +109,7 @@ class Admission:
         so that no other key can shut it out.
         """
         ticket = Ticket(wish)
-        self._queue.append(wish.key, ticket)
-        self.dispatch()
-        if self._closed and ticket.server is None:
-            ticket.refuse(_closing())
-        if self._is_too_much(ticket):
-            self._queue.remove(wish.key, ticket)
-            raise self._full()
-        later = self._look_again(ticket)
+        later = None if self._goes_at_once(ticket) else self._queued(ticket)
         try:
             yield ticket
         finally:
@@ -139,14 +132,36 @@ class Admission:
     def dispatch(self) -> None:
         """Give out the places that are free. To be called whenever one may have become so."""
         places = self._places
-        while places.any_free():
+        while self._queue and places.any_free():
             # Those at home first, since one that goes elsewhere computes its whole prompt again.
             found = self._queue.take(places.at_home) or self._queue.take(self._elsewhere)
             if found is None:
                 return
             ticket, server = found
-            ticket.grant(server)
-            self.running += 1
+            self._grant(ticket, server)
+
+    def _goes_at_once(self, ticket: Ticket) -> bool:
+        """True when nobody waits and a place is free: most requests never see the queue."""
+        server = None if self._queue else self._places.at_home(ticket)
+        if server is None:
+            return False
+        self._grant(ticket, server)
+        return True
+
+    def _queued(self, ticket: Ticket) -> asyncio.TimerHandle | None:
+        """Let `ticket` wait, unless it must not; returns what looks again. Raises Fault."""
+        self._queue.append(ticket.wish.key, ticket)
+        self.dispatch()
+        if self._closed and ticket.server is None:
+            ticket.refuse(_closing())
+        if self._is_too_much(ticket):
+            self._queue.remove(ticket.wish.key, ticket)
+            raise self._full()
+        return self._look_again(ticket)
+
+    def _grant(self, ticket: Ticket, server: Server) -> None:
+        ticket.grant(server)
+        self.running += 1
 
     def _elsewhere(self, ticket: Ticket) -> Server | None:
         if time.monotonic() - ticket.since < self._patience:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 
 from zluda_stack.gateway.answer import Answer
@@ -25,22 +24,18 @@ class Backend:
     patience: Patience
     openai_only: bool
 
-    @asynccontextmanager
-    async def send(
+    def send(
         self, exchange: Exchange, content: bytes, target: bytes | None = None
-    ) -> AsyncIterator[Answer]:
+    ) -> AbstractAsyncContextManager[Answer]:
         """The answer to `content` at `target` (without one: at that of the exchange).
 
         Its body is not read yet. Leaving the context stops the work. A stream of the client can
-        begin while this is awaited: whatever a request has to wait for belongs in here.
-        Raises Fault.
+        begin while it is entered: whatever a request has to wait for belongs in there.
+        Entering raises Fault.
         """
         headers = [
             pair
             for pair in end_to_end(exchange.headers)
             if pair[0] not in CREDENTIALS and pair[0] != _ENCODING
         ]
-        async with self.upstream.send(
-            exchange.method, target or exchange.target, headers, content
-        ) as response:
-            yield response
+        return self.upstream.send(exchange.method, target or exchange.target, headers, content)

@@ -12,8 +12,8 @@ import asyncio
 import socket
 import ssl
 import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
+from functools import partial
 from urllib.parse import urlsplit
 
 from zluda_stack.gateway.answer import Answer
@@ -109,20 +109,43 @@ class Address:
         return self._found
 
 
-@asynccontextmanager
-async def request(
-    address: Address, method: str, target: bytes, headers: Headers, content: bytes
-) -> AsyncIterator[Answer]:
-    """The answer to one request. Leaving the context closes the connection at once.
+class Request:
+    """One request. As a context it gives the answer, its body not read yet.
 
-    `target` goes out byte for byte. Raises NotRunning, and BrokeOff also while the body is read.
+    Leaving the context closes the connection at once. `target` goes out byte for byte. Raises
+    NotRunning, and BrokeOff also while the body is read. A class, and no generator that is
+    made a context: those cost 20 us each on the way of every request (2026-12-01).
     """
-    transport, incoming = await address.connect(lambda: Incoming(method))
-    try:
-        transport.writelines([_head(address, method, target, headers, content), content])
-        yield await incoming.answer()
-    finally:
-        transport.abort()
+
+    def __init__(
+        self, address: Address, method: str, target: bytes, headers: Headers, content: bytes
+    ) -> None:
+        self._address = address
+        self._method = method
+        self._head = _head(address, method, target, headers, content)
+        self._content = content
+        self._transport: asyncio.Transport | None = None
+
+    async def __aenter__(self) -> Answer:
+        return await self.open()
+
+    async def __aexit__(self, *_: object) -> None:
+        self.close()
+
+    async def open(self) -> Answer:
+        """Send it and return the answer. Nothing is left open when it raises."""
+        self._transport, incoming = await self._address.connect(partial(Incoming, self._method))
+        try:
+            self._transport.writelines([self._head, self._content])
+            return await incoming.answer()
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Close the connection, if there is one."""
+        if self._transport is not None:
+            self._transport.abort()
 
 
 def _head(address: Address, method: str, target: bytes, headers: Headers, content: bytes) -> bytes:

@@ -32,8 +32,10 @@ class Cors:
 
     def preflight(self, method: str, asked: Headers) -> Headers | None:
         """The answer to a browser that asks before its request; None for any other request."""
+        if method != "OPTIONS":
+            return None
         wanted = dict(asked)
-        if method != "OPTIONS" or b"access-control-request-method" not in wanted:
+        if b"access-control-request-method" not in wanted:
             return None
         if len(self.headers(asked)) <= 1:
             return None

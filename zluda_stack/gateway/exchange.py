@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import secrets
+import os
 import time
 from collections.abc import Awaitable, Callable, Coroutine, MutableMapping
 from typing import Any
@@ -88,7 +88,7 @@ class Exchange:
         self.query = query.decode("ascii", "replace")
         self.target = raw_path + b"?" + query if query else raw_path
         self.dialect = Dialect.of(self.path, self.headers)
-        self.request_id = f"req_{secrets.token_hex(12)}"
+        self.request_id = f"req_{os.urandom(12).hex()}"
         self.key: Key | None = None
         self.work = Work()
         self.own_headers: Headers = []  # that its answer carries, whatever it is

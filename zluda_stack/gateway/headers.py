@@ -26,6 +26,7 @@ _HOP_BY_HOP = frozenset(
     }
 )
 _OWN_RESPONSE_HEADERS = frozenset({b"date", b"server", b"request-id", b"x-request-id"})
+_DROPPED = _HOP_BY_HOP | _OWN_RESPONSE_HEADERS
 
 
 def require_plain(headers: Iterable[tuple[bytes, bytes]]) -> None:
@@ -39,13 +40,10 @@ def require_plain(headers: Iterable[tuple[bytes, bytes]]) -> None:
 def end_to_end(headers: Iterable[tuple[bytes, bytes]]) -> Headers:
     """`headers` (lower-case names) without those that concern one connection only."""
     headers = list(headers)
-    named = {
-        token.strip().lower()
-        for name, value in headers
-        if name == b"connection"
-        for token in value.split(b",")
-    }
-    dropped = _HOP_BY_HOP | _OWN_RESPONSE_HEADERS | named
+    dropped = _DROPPED
+    for name, value in headers:
+        if name == b"connection":
+            dropped |= {token.strip().lower() for token in value.split(b",")}
     # Which web pages may read an answer is the endpoint's own to say; see cors.py.
     return [
         (name, value)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 
 from prometheus_client import (
     CollectorRegistry,
@@ -63,6 +64,9 @@ class Metrics:
             buckets=_SECONDS,
             registry=registry,
         )
+        # prometheus_client finds a series anew at each call, under a lock.
+        self._request = cache(self._requests.labels)
+        self._token = cache(self._tokens.labels)
         registry.register(_PoolCollector(pool))
         ProcessCollector(registry=registry)
 
@@ -70,15 +74,15 @@ class Metrics:
         """Count a request that is over."""
         work, key = exchange.work, _key(exchange)
         route = routes.label(exchange.path)
-        self._requests.labels(route, exchange.status or "none", key).inc()
+        self._request(route, exchange.status or "none", key).inc()
         if work.server is None:
             return
         self._wait.observe(work.waited)
         if work.first_token is not None:
             self._first.observe(work.first_token)
-        self._tokens.labels("computed", key).inc(work.usage.computed)
-        self._tokens.labels("cached", key).inc(work.usage.cached)
-        self._tokens.labels("generated", key).inc(work.usage.generated)
+        self._token("computed", key).inc(work.usage.computed)
+        self._token("cached", key).inc(work.usage.cached)
+        self._token("generated", key).inc(work.usage.generated)
 
     def count_abort(self, exchange: Exchange) -> None:
         """Count a client that left."""

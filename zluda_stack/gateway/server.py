@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import AbstractAsyncContextManager
 from enum import Enum
 
 import msgspec
 from msgspec import Struct
 
-from zluda_stack.gateway.answer import Answer
-from zluda_stack.gateway.connection import Address, request
+from zluda_stack.gateway.connection import Address, Request
 from zluda_stack.gateway.errors import Fault
 from zluda_stack.gateway.failures import LOADING, SILENT
 from zluda_stack.gateway.headers import Headers
@@ -62,15 +60,13 @@ class Server:
         """How much of it is taken; servers of one model can be compared by it."""
         return self.running / (self.slots or 1)
 
-    def send(
-        self, method: str, target: bytes, headers: Headers, content: bytes
-    ) -> AbstractAsyncContextManager[Answer]:
-        """The server's answer to one request, its body not read yet.
+    def send(self, method: str, target: bytes, headers: Headers, content: bytes) -> Request:
+        """One request to the server: a context that gives its answer, the body not read yet.
 
         Leaving the context closes the connection, which is how the server learns that nobody
         waits any more. Raises NotRunning, and BrokeOff whenever the server breaks off.
         """
-        return request(self._address, method, target, headers, content)
+        return Request(self._address, method, target, headers, content)
 
     async def look(self) -> Fault | None:
         """Ask the server how it is, and note it; None when it is ready, else what is missing."""

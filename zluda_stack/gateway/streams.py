@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass
+from functools import partial
 from http import HTTPStatus
-from typing import Protocol
+from typing import Any, Protocol
 
 from zluda_stack.gateway.answer import Answer
 from zluda_stack.gateway.exchange import Exchange
@@ -86,6 +87,50 @@ class _KeepAlive:
             await asyncio.gather(self._pinging, return_exceptions=True)
 
 
+class _Late:
+    """Does `begin` beside the task that makes it, when that has not come on after so long.
+
+    When `begin` fails the task is cancelled, and `raise_failure` tells it why. A timer: nearly
+    all answers come in time, and a task for each of them was a twentieth of all its CPU time.
+    """
+
+    def __init__(self, begin: Callable[[], Coroutine[Any, Any, None]], after: float) -> None:
+        self._begin = begin
+        self._waits = asyncio.current_task()
+        self._beginning: asyncio.Task[None] | None = None
+        self._timer = asyncio.get_running_loop().call_later(after, self._due)
+
+    async def over(self) -> None:
+        """Do not begin any more, or have it done first when it is being done. Raises Fault."""
+        self._timer.cancel()
+        if self._beginning is not None:
+            await self._beginning
+
+    def raise_failure(self) -> None:
+        """Raises what `begin` has failed with, if it has."""
+        if self._failed() and self._beginning is not None:
+            self._beginning.result()
+
+    def stop(self) -> None:
+        """Do nothing from now on."""
+        self._timer.cancel()
+        self._waits = None
+        if self._beginning is not None:
+            self._beginning.cancel()
+
+    def _failed(self) -> bool:
+        task = self._beginning
+        return task is not None and task.done() and not task.cancelled() and bool(task.exception())
+
+    def _due(self) -> None:
+        self._beginning = asyncio.ensure_future(self._begin())
+        self._beginning.add_done_callback(self._begun)
+
+    def _begun(self, _: asyncio.Future[None]) -> None:
+        if self._failed() and self._waits is not None:
+            self._waits.cancel()
+
+
 class StreamedAnswer:
     """One stream on its way to the client."""
 
@@ -100,45 +145,42 @@ class StreamedAnswer:
         `count` is awaited when the answer is late: it returns the tokens of the prompt, and
         raises Fault when the request cannot succeed.
         """
-        async with AsyncExitStack() as stack:
-            opening = asyncio.ensure_future(self._opened(stack, open_))
-            try:
-                await asyncio.wait({opening}, timeout=self._patience.before_start)
-                if not opening.done():
-                    await self._begin(await count())
-                await self._pass_alive(opening)
-            finally:
-                opening.cancel()
-                await asyncio.gather(opening, return_exceptions=True)
+        keep_alive = _KeepAlive(self._exchange, self._editor.ping, self._patience.between_pings)
+        try:
+            async with AsyncExitStack() as stack:
+                late = _Late(partial(self._begin, count), self._patience.before_start)
+                try:
+                    opened = await self._opened(stack, open_)
+                    await late.over()
+                except asyncio.CancelledError:
+                    late.raise_failure()
+                    raise
+                finally:
+                    late.stop()
+                await self._pass(*opened)
+        finally:
+            await keep_alive.stop()
 
-    async def _begin(self, input_tokens: int) -> None:
+    async def _begin(self, count: Callable[[], Awaitable[int]]) -> None:
+        input_tokens = await count()
         await self._exchange.start_stream(HTTPStatus.OK, _HEADERS)
         await self._exchange.stream(self._editor.begin(input_tokens))
 
     async def _opened(self, stack: AsyncExitStack, open_: Open) -> _Opened:
         give_up = time.monotonic() + self._patience.for_server
         while True:
-            attempt = AsyncExitStack()
             try:
-                response = await attempt.enter_async_context(open_())
+                response = await stack.enter_async_context(open_())
             except NotRunning:
                 if time.monotonic() > give_up:
                     raise
             else:
-                await stack.enter_async_context(attempt)
                 if response.status_code != HTTPStatus.SERVICE_UNAVAILABLE:
                     break
-                await attempt.aclose()  # it loads its model, however long that takes
+                await stack.aclose()  # it loads its model, however long that takes
                 give_up = time.monotonic() + self._patience.for_server
             await asyncio.sleep(self._patience.between_tries)
         return response, response.chunks, await anext(response.chunks, b"")
-
-    async def _pass_alive(self, opening: Awaitable[_Opened]) -> None:
-        keep_alive = _KeepAlive(self._exchange, self._editor.ping, self._patience.between_pings)
-        try:
-            await self._pass(*await opening)
-        finally:
-            await keep_alive.stop()
 
     async def _pass(self, response: Answer, chunks: AsyncIterator[bytes], first: bytes) -> None:
         exchange, editor = self._exchange, self._editor

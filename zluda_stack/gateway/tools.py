@@ -23,8 +23,20 @@ def offered(tools: Iterable[Tool], messages: Iterable[dict[str, Any]]) -> list[T
     """The tools to pass on, those that came up later last. Raises Fault 400 for tools that only
     Anthropic's own servers can run."""
     tools = list(tools)
+    ready, deferred = (tools, {}) if all(map(_is_plain, tools)) else _told_apart(tools)
+    return _changed_later(ready or list(deferred.values()), deferred, messages)
+
+
+def _is_plain(tool: Tool) -> bool:
+    """True for one that the client runs and tells about at once, as nearly all are."""
+    return tool.get("type") in (None, "custom") and not tool.get("defer_loading")
+
+
+def _told_apart(tools: list[Tool]) -> tuple[list[Tool], dict[Any, Tool]]:
+    """Those that are ready, and those that come up later by their names. Raises Fault 400."""
     searched_here = any(_kind(tool).startswith(_SEARCH) for tool in tools)
-    ready, deferred = [], {}
+    ready: list[Tool] = []
+    deferred: dict[Any, Tool] = {}
     for tool in tools:
         kind = _kind(tool)
         if kind.startswith(_RUN_BY_ANTHROPIC):
@@ -35,7 +47,7 @@ def offered(tools: Iterable[Tool], messages: Iterable[dict[str, Any]]) -> list[T
             deferred[tool.get("name")] = tool
         else:
             ready.append(tool)
-    return _changed_later(ready or list(deferred.values()), deferred, messages)
+    return ready, deferred
 
 
 def _kind(tool: Tool) -> str:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
-from dataclasses import dataclass, field, replace
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from http import HTTPStatus
 
 from zluda_stack.gateway.admission import Ticket, Wish
 from zluda_stack.gateway.answer import Answer
+from zluda_stack.gateway.connection import Request
 from zluda_stack.gateway.failures import BrokeOff, NotRunning
 from zluda_stack.gateway.headers import Headers
 from zluda_stack.gateway.pool import Pool
@@ -43,36 +44,38 @@ class Upstream:
                 yield response
             return
         with self.pool.admission.enter(self.wish) as ticket:
+            attempt, meter = _Attempt(self.pool, ticket), Meter()
             try:
-                async with AsyncExitStack() as opened:
-                    attempt = _Attempt(self.pool, ticket, opened)
-                    answer = await attempt.first_answer(method, target, headers, content)
-                    with self._metered(ticket, answer) as metered:
-                        yield metered
+                answer = await attempt.first_answer(method, target, headers, content)
+                self._begun(ticket)
+                yield Answer(answer.status_code, answer.headers, meter.over(answer.chunks))
             except BrokeOff:
                 if ticket.server is not None:
                     self.pool.doubt(ticket.server, State.AWAY)
                 raise
+            finally:
+                attempt.close()
+                self._ended(ticket, attempt, meter)
 
-    @contextmanager
-    def _metered(self, ticket: Ticket, answer: Answer) -> Iterator[Answer]:
-        meter, work = Meter(), self.work
-        work.server = ticket.server.name if ticket.server else None
-        work.waited = ticket.waited
-        try:
-            yield replace(answer, chunks=meter.over(answer.chunks))
-        finally:
-            if meter.first_at is not None:
-                work.first_token = meter.first_at - ticket.since
-            if answer.is_success:
-                work.add(meter.usage())
+    def _begun(self, ticket: Ticket) -> None:
+        self.work.server = ticket.server.name if ticket.server else None
+        self.work.waited = ticket.waited
+
+    def _ended(self, ticket: Ticket, attempt: _Attempt, meter: Meter) -> None:
+        if meter.first_at is not None:
+            self.work.first_token = meter.first_at - ticket.since
+        if attempt.succeeded:
+            self.work.add(meter.usage())
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Attempt:
+    """The connection over which a request is answered, after those that failed."""
+
     pool: Pool
     ticket: Ticket
-    opened: AsyncExitStack
+    succeeded: bool = False
+    _request: Request | None = None
 
     async def first_answer(
         self, method: str, target: bytes, headers: Headers, content: bytes
@@ -82,9 +85,8 @@ class _Attempt:
         while True:
             server = await self.ticket.place()
             try:
-                response = await self.opened.enter_async_context(
-                    server.send(method, target, headers, content)
-                )
+                self._request = server.send(method, target, headers, content)
+                response = await self._request.open()
             except (NotRunning, BrokeOff) as fault:
                 self.pool.doubt(server, State.AWAY)
                 broken += isinstance(fault, BrokeOff)
@@ -93,12 +95,18 @@ class _Attempt:
                     raise
             else:
                 if response.status_code != HTTPStatus.SERVICE_UNAVAILABLE:
+                    self.succeeded = response.is_success
                     return response
                 self.pool.doubt(server, State.LOADING)
                 if not self._is_left_after(server):
                     return response
-                await self.opened.pop_all().aclose()
+                self.close()
             self.pool.admission.again(self.ticket)
+
+    def close(self) -> None:
+        """Close the connection, if there is one."""
+        if self._request is not None:
+            self._request.close()
 
     def _is_left_after(self, failed: Server) -> bool:
         """Note that a server has failed this request; True when another can be asked."""
