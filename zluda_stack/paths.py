@@ -54,3 +54,8 @@ def compiled_kernels() -> Path:
 def adapted() -> Path:
     """The logs of `adapt`, normally ~/.local/state/zluda-stack/adapted."""
     return Path(platformdirs.user_state_dir(_APP)) / "adapted"
+
+
+def toolbox() -> Path:
+    """The files and the log of the toolbox's build, normally ~/.local/state/zluda-stack/toolbox."""
+    return Path(platformdirs.user_state_dir(_APP)) / "toolbox"

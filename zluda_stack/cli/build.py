@@ -47,20 +47,21 @@ def build(
 
     Any machine can build for any card: zluda-stack build --gpu gfx1100
 
-    With --registry, what was pushed there by an earlier build is pulled instead.
+    With --registry, what was pushed there by an earlier build is pulled instead. `toolbox` as the
+    only IMAGE is that of `zluda-stack toolbox`.
     """
-    from zluda_stack.cli.plan import resolve
     from zluda_stack.engines.docker import containers
     from zluda_stack.engines.docker.registry import names_in
-    from zluda_stack.engines.docker.state import StackFolder
     from zluda_stack.engines.docker.supply import survey
     from zluda_stack.plan.building import require_buildable, require_images
+    from zluda_stack.plan.toolbox import require_pushable
 
-    plan = resolve(ctx, flags)
+    plan, folder = _planned(ctx, flags, names)
     require_images(plan)
     images = _chosen(plan, names)
+    if push:
+        require_pushable(images)
     names_there = names_in(plan.registry, images) if push else {}
-    folder = StackFolder(paths.stack(plan.name))
     if dry_run:
         _dry_run(ctx, plan, images, names_there, folder, as_json=as_json)
         return
@@ -80,6 +81,25 @@ def build(
         output.say(f"{image.tag}  # {how}")
     for where in pushed.values():
         output.say(f"{where}  # in the registry")
+
+
+def _planned(
+    ctx: click.Context, flags: dict[str, object], names: tuple[str, ...]
+) -> tuple[Plan, StackFolder]:
+    """The plan whose images are meant, and where they are built.
+
+    The toolbox belongs to no stack, needs no card, and leaves the files of one alone.
+    """
+    from zluda_stack.cli.plan import resolve
+    from zluda_stack.engines.docker.state import StackFolder
+    from zluda_stack.plan.toolbox import NAME, toolbox_plan
+
+    if names != (NAME,):
+        plan = resolve(ctx, flags)
+        return plan, StackFolder(paths.stack(plan.name))
+    configured = context.configured(ctx, flags)
+    facts = context.facts(ctx, configured.settings)
+    return toolbox_plan(facts, configured, context.catalog()), StackFolder(paths.toolbox())
 
 
 def agree(client: DockerClient, supply: Supply, *, yes: bool, show: bool) -> BuildCost:
@@ -107,9 +127,14 @@ def agree(client: DockerClient, supply: Supply, *, yes: bool, show: bool) -> Bui
 
 def _chosen(plan: Plan, names: tuple[str, ...]) -> tuple[ImagePlan, ...]:
     from zluda_stack.catalog.nearest import nearest
+    from zluda_stack.plan.toolbox import NAME, is_toolbox
 
+    if is_toolbox(plan):
+        return plan.images
     known = {image.name: image for image in plan.images}
     for name in names:
+        if name == NAME:
+            raise UsageError("the toolbox belongs to no stack", "Build it by itself: build toolbox")
         if name not in known:
             close = nearest(name, known)
             hint = f"Did you mean {close[0]}? " if close else ""
@@ -125,12 +150,15 @@ def _provide(
     from zluda_stack.engines.common import alone, make_private
     from zluda_stack.engines.docker.mirror import mirror
     from zluda_stack.engines.docker.supply import provide
+    from zluda_stack.plan.toolbox import is_toolbox
     from zluda_stack.render.project import render_project
+    from zluda_stack.render.toolbox import render_toolbox
 
+    files = render_toolbox(plan) if is_toolbox(plan) else render_project(plan)
     make_private(folder.root)
     try:
         with output.progress() as progress, alone(folder.root, progress):
-            mirror(render_project(plan), folder.context)
+            mirror(files, folder.context)
             return provide(client, supply, folder.context, folder.root, progress)
     except KeyboardInterrupt:
         raise Interrupted(

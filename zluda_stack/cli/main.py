@@ -58,6 +58,7 @@ SECTIONS: dict[str, dict[str, Entry]] = {
         "adapt": Entry(f"{_CLI}.adapt:adapt", "Make an image find ZLUDA."),
         "precompile": Entry(f"{_CLI}.precompile:precompile", "Compile kernels ahead of first use."),
         "verify": Entry(f"{_CLI}.verify:verify", "Prove what the card computes."),
+        "toolbox": Entry(f"{_CLI}.toolbox:toolbox", "Convert CUDA to HIP; compile and profile."),
     },
     "Look at it": {
         "status": Entry(f"{_CLI}.stack:status", "Show what runs and whether it answers."),

@@ -72,8 +72,8 @@ def run(
         raise UsageError("--output names the bundle of --trace", "Add --trace.")
     wish = structs.replace(
         wish_for(program),
-        mounts=tuple(map(_mount, mounts)),
-        environment=dict(map(_variable, environment)),
+        mounts=tuple(map(given_mount, mounts)),
+        environment=dict(map(given_variable, environment)),
         image=image,
         front="audit" if audit else "library-path",
         zluda=None if zluda is None else zluda_folder(zluda),
@@ -122,7 +122,7 @@ def wish_for(program: tuple[str, ...]) -> Wish:
         uid=os.getuid(),
         gid=os.getgid(),
         home=str(Path.home().resolve()),
-        folder=str(_current_folder()),
+        folder=str(current_folder()),
         cache=str(paths.compiled_kernels()),
         terminal=is_terminal(),
     )
@@ -171,15 +171,16 @@ def is_terminal() -> bool:
     return all(stream and stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr))
 
 
-def _current_folder() -> Path:
+def current_folder() -> Path:
+    """The current folder. Raises UsageError when it is gone."""
     try:
         return Path.cwd()
     except FileNotFoundError as error:
         raise UsageError("the current folder is gone", "Change to one that exists.") from error
 
 
-def _mount(text: str) -> Mount:
-    """The value of one --mount."""
+def given_mount(text: str) -> Mount:
+    """The value of one --mount. Raises UsageError."""
     from zluda_stack.plan.run import Mount
 
     parts = text.split(":")
@@ -200,8 +201,11 @@ def _mount(text: str) -> Mount:
     return Mount(source=str(source), target=target, read_only=read_only)
 
 
-def _variable(text: str) -> tuple[str, str]:
-    """Name and value of one --env; without a value it is this environment's, as docker has it."""
+def given_variable(text: str) -> tuple[str, str]:
+    """Name and value of one --env; without a value it is this environment's, as docker has it.
+
+    Raises UsageError.
+    """
     name, given, value = text.partition("=")
     if not name.isidentifier():
         raise UsageError(f"--env {text} is not NAME or NAME=VALUE", "Such as --env THREADS=4")

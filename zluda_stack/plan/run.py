@@ -17,10 +17,11 @@ from zluda_stack.plan.gpu import Choice, choose_gpu, describe
 from zluda_stack.plan.images import gpu_images
 from zluda_stack.plan.model import model_anywhere
 from zluda_stack.plan.passthrough import choose_passthrough
+from zluda_stack.plan.profiles import traits
 from zluda_stack.plan.types import EndpointPlan, Notice, Plan, Service
 from zluda_stack.plan.variables import fill
 from zluda_stack.plan.variant import choose_bases
-from zluda_stack.settings import Configured, Settings
+from zluda_stack.settings import Configured, Profile, Settings
 
 Front = Literal["library-path", "audit"]
 
@@ -28,7 +29,6 @@ ZLUDA = "/opt/zluda"
 CACHE = "/cache"
 TRACE = "/trace"
 _HOME = "/home/user"
-_IMAGE = "inference"
 _KEEP_GROUPS = ("keep-groups",)
 # A mount over one of these would hide the container's own programs, libraries or devices.
 _OF_THE_SYSTEM = tuple(
@@ -101,7 +101,9 @@ class RunPlan(Struct, frozen=True, kw_only=True):
     warnings: tuple[Notice, ...] = ()
 
 
-def gpu_plan(facts: HostFacts, configured: Configured, catalog: Catalog) -> Plan:
+def gpu_plan(
+    facts: HostFacts, configured: Configured, catalog: Catalog, profile: Profile = "translated"
+) -> Plan:
     """The plan of a stack on the chosen cards, as far as it is not about a model or an endpoint.
 
     So it does not matter whether a model would fit beside what is on the card, or which ports are
@@ -110,7 +112,7 @@ def gpu_plan(facts: HostFacts, configured: Configured, catalog: Catalog) -> Plan
     be used.
     """
     settings = structs.replace(
-        configured.settings, engine="docker", profile="translated", model=None, context=None
+        configured.settings, engine="docker", profile=profile, model=None, context=None
     )
     configured = structs.replace(configured, settings=settings)
     choice = choose_gpu(facts, configured, catalog)
@@ -125,7 +127,7 @@ def gpu_plan(facts: HostFacts, configured: Configured, catalog: Catalog) -> Plan
     return Plan(
         name=settings.name,
         engine="docker",
-        headline=f"GPU {describe(choice.gpus)} through ZLUDA in Docker: {choice.because}.",
+        headline=f"GPU {describe(choice.gpus)} {traits(profile).how} in Docker: {choice.because}.",
         gpus=choice.gpus,
         skipped=choice.skipped,
         model=model,
@@ -148,31 +150,42 @@ def run_plan(plan: Plan, wish: Wish) -> RunPlan:
     Raises UsageError for a current folder that must not be mounted, and for a variable that
     the plan decides.
     """
-    _refuse_decided(wish.environment)
+    refuse_decided(wish.environment)
     if wish.folder is not None:
         require_mountable(wish.folder, wish.home)
-    card = on_cards(plan)
-    podman = card.groups == _KEEP_GROUPS
-    groups = card.groups if podman else tuple(gid for gid in card.groups if gid != str(wish.gid))
+    card = as_user(on_cards(plan), wish.uid, wish.gid)
     return structs.replace(
         card,
         image=wish.image or card.image,
         build=None if wish.image else card.build,
         command=wish.program,
-        user=f"{wish.uid}:{wish.gid}",
-        keep_id=podman,
-        groups=groups,
         mounts=_mounts(wish),
-        tmpfs=(f"{_HOME}:exec,mode=0700,uid={wish.uid},gid={wish.gid}",),
         environment=card.environment | _environment(wish) | wish.environment,
         folder=wish.folder,
         terminal=wish.terminal,
     )
 
 
+def as_user(card: RunPlan, uid: int, gid: int) -> RunPlan:
+    """`card` for that user, who keeps the groups of the card and has a home folder in memory.
+
+    USER stands in for the entry that /etc/passwd of the image has not.
+    """
+    podman = card.groups == _KEEP_GROUPS
+    groups = card.groups if podman else tuple(group for group in card.groups if group != str(gid))
+    return structs.replace(
+        card,
+        user=f"{uid}:{gid}",
+        keep_id=podman,
+        groups=groups,
+        tmpfs=(f"{_HOME}:exec,mode=0700,uid={uid},gid={gid}",),
+        environment=card.environment | {"HOME": _HOME, "USER": "user"},
+    )
+
+
 def on_cards(plan: Plan) -> RunPlan:
     """The image and the cards of `plan`, with nothing to run yet."""
-    servers = [service for service in plan.services if service.build == _IMAGE]
+    servers = [service for service in plan.services if service.devices or service.runtime]
     values = plan.host_environment
 
     def filled(texts: Iterable[str]) -> tuple[str, ...]:
@@ -182,7 +195,7 @@ def on_cards(plan: Plan) -> RunPlan:
         image=fill(servers[0].image, values),
         command=(),
         target=plan.gpu.target if plan.gpu else None,
-        build=_IMAGE,
+        build=servers[0].build,
         groups=_groups(plan, servers[0]),
         devices=filled(device for server in servers for device in server.devices),
         runtime=servers[0].runtime,
@@ -197,18 +210,30 @@ def require_mountable(folder: str, home: str) -> None:
     Not the whole machine, not the whole home folder with its keys and passwords, and nothing
     that would hide what the container needs.
     """
-    path = PurePosixPath(folder)
-    if PurePosixPath(home).is_relative_to(path):
+    refuse_home(folder, home)
+    if hides_the_system(folder):
+        raise UsageError(
+            f"the current folder {folder} would hide the container's own",
+            "Change to another folder, or add --no-cwd.",
+        )
+
+
+def refuse_home(folder: str, home: str) -> None:
+    """Raises UsageError for the whole machine and for the whole home folder."""
+    if PurePosixPath(home).is_relative_to(PurePosixPath(folder)):
         what = "the whole machine" if folder == "/" else f"{folder} and all that is in your home"
         raise UsageError(
             f"the current folder would give {what} to the program",
             "Change to the program's own folder, or add --no-cwd.",
         )
-    if any(path.is_relative_to(system) or system.is_relative_to(path) for system in _OF_THE_SYSTEM):
-        raise UsageError(
-            f"the current folder {folder} would hide the container's own",
-            "Change to another folder, or add --no-cwd.",
-        )
+
+
+def hides_the_system(folder: str) -> bool:
+    """True when `folder`, mounted at its own path, hides what a container needs."""
+    path = PurePosixPath(folder)
+    return any(
+        path.is_relative_to(system) or system.is_relative_to(path) for system in _OF_THE_SYSTEM
+    )
 
 
 def _without_gpu(asked: Settings, choice: Choice) -> PlanRefused | HostProblem:
@@ -217,6 +242,8 @@ def _without_gpu(asked: Settings, choice: Choice) -> PlanRefused | HostProblem:
             "gpu=none was asked for, and ZLUDA runs on a GPU only",
             "Leave it out, or name a card: `zluda-stack gpus` lists them.",
         )
+    if not traits(asked.profile).translates:
+        return HostProblem(choice.because, "`zluda-stack doctor` checks the cards and their driver.")
     return HostProblem(
         f"CUDA programs run on a GPU only: {choice.because}",
         "`zluda-stack doctor` checks the cards and their driver. `zluda-stack check` says, without "
@@ -224,7 +251,8 @@ def _without_gpu(asked: Settings, choice: Choice) -> PlanRefused | HostProblem:
     )
 
 
-def _refuse_decided(environment: dict[str, str]) -> None:
+def refuse_decided(environment: dict[str, str]) -> None:
+    """Raises UsageError for a variable that the plan decides."""
     if "HSA_OVERRIDE_GFX_VERSION" in environment:
         raise UsageError(
             "HSA_OVERRIDE_GFX_VERSION is decided for the card and cannot be given by --env",
@@ -245,11 +273,8 @@ def _mounts(wish: Wish) -> tuple[Mount, ...]:
 
 
 def _environment(wish: Wish) -> dict[str, str]:
-    """What every program gets; `on-gpu` reads the ON_GPU_ variables.
-
-    USER stands in for the entry that /etc/passwd of the image has not.
-    """
-    told = {"HOME": _HOME, "USER": "user", "XDG_CACHE_HOME": CACHE}
+    """What every program gets; `on-gpu` reads the ON_GPU_ variables."""
+    told = {"XDG_CACHE_HOME": CACHE}
     if wish.front == "audit":
         told["ON_GPU_FRONT"] = wish.front
     if wish.trace is not None:

@@ -177,7 +177,8 @@ class Service(Struct, frozen=True, kw_only=True):
     `build` is the name of the planned image that it runs, None for one that is only pulled.
     `publish` is (address, host port, container port); `depends_on` maps a service to the
     condition `service_healthy` or `service_completed_successfully`; `runtime` is an OCI runtime
-    of the engine, None for its default.
+    of the engine, None for its default. `user` is None for that of the image; with `init` signals
+    end a command that does not mind them.
     """
 
     name: str
@@ -223,6 +224,8 @@ class Plan(Struct, frozen=True, kw_only=True):
     client: str | None
     threads: int | None
     images: tuple[ImagePlan, ...] = ()
+    user: str | None = None
+    init: bool = False
     services: tuple[Service, ...] = ()
     volumes: tuple[str, ...] = ()
     host_environment: dict[str, str] = {}

@@ -5,12 +5,15 @@ from __future__ import annotations
 from zluda_stack.catalog.schema import Catalog
 from zluda_stack.plan.reference import cpu_plan, gpu_plans
 from zluda_stack.plan.selftest import selftest_image, selftest_plan
+from zluda_stack.plan.toolbox import for_every_host
 from zluda_stack.render.compose import compose_path, render_compose
 from zluda_stack.render.dockerfiles import render_dockerfile
 from zluda_stack.render.fit_table import PATH as FIT_TABLE
 from zluda_stack.render.fit_table import render_fit_table
 from zluda_stack.render.host_env import render_host_env
 from zluda_stack.render.project import dockerfile, render_project
+from zluda_stack.render.toolbox import COMPOSE as TOOLBOX
+from zluda_stack.render.toolbox import render_toolbox
 from zluda_stack.settings import Settings
 
 
@@ -32,4 +35,7 @@ def render_committed(catalog: Catalog) -> dict[str, str]:
         kept = {compose_path(plan), *map(dockerfile, plan.images)}
         rendered = render_project(plan)
         committed |= {path: rendered[path] for path in sorted(kept)}
-    return committed
+    toolbox = for_every_host(catalog, Settings())
+    kept = {TOOLBOX, *map(dockerfile, toolbox.images)}
+    rendered = render_toolbox(toolbox)
+    return committed | {path: rendered[path] for path in sorted(kept)}

@@ -62,6 +62,8 @@ def _service(service: Service, images: dict[str, ImagePlan]) -> dict[str, object
         "image": service.image,
         "build": _build(image) if image else None,
         "command": list(service.command),
+        "user": service.user,
+        "init": service.init,
         "environment": service.environment,
         "runtime": service.runtime,
         "devices": list(service.devices),

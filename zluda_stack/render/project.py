@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import stat
+from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
@@ -39,7 +40,7 @@ def render_project(plan: Plan) -> dict[str, str]:
     if plan.gpu is not None and traits(plan.profile).translates:
         files["compose/selftest.yml"] = render_compose(selftest_plan(plan))
     files |= {dockerfile(image): render_dockerfile(image) for image in plan.images}
-    return files | _copied(plan)
+    return files | copied_files(plan.images)
 
 
 def dockerfile(image: ImagePlan) -> str:
@@ -47,10 +48,10 @@ def dockerfile(image: ImagePlan) -> str:
     return f"images/{image.name}/Dockerfile"
 
 
-def _copied(plan: Plan) -> dict[str, str]:
-    """What the Dockerfiles copy or must not see, and what finds the host's values."""
+def copied_files(images: Iterable[ImagePlan]) -> dict[str, str]:
+    """What the Dockerfiles of `images` copy or must not see, and what finds the host's values."""
     names = {".dockerignore", "compose/host-env.sh"}
-    for image in plan.images:
+    for image in images:
         names |= copied_names(image)
     copied: dict[str, str] = {}
     for name in sorted(names):

@@ -224,8 +224,9 @@ def _not_there(plan: RunPlan) -> HostProblem:
         return HostProblem(
             f"the engine has no image {plan.image}", f"`docker pull {plan.image}` fetches it."
         )
+    target = f" --gpu {plan.target}" if plan.target else ""
     return HostProblem(
         f"the image {plan.image} is not built yet",
-        f"`zluda-stack build --gpu {plan.target} {plan.build}` builds it, and says before what "
-        "that takes; with --registry it is pulled.",
+        f"`zluda-stack build{target} {plan.build}` builds it, and says before what that takes; "
+        "with --registry it is pulled.",
     )

@@ -1,0 +1,195 @@
+"""`toolbox hipify`: where results go, what is never lost, what is said. The converter is a fake."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.unit.command_line import CASES, Outcome, run, settle
+from zluda_stack.cli import in_toolbox
+from zluda_stack.engines.docker import toolbox as engine
+from zluda_stack.engines.docker.toolbox import Output
+from zluda_stack.errors import EngineFailure, ExitCode
+from zluda_stack.plan.run import RunPlan
+
+PLAIN = b"int main() { cudaFree(0); }\n"
+WITH_PTX = b'__global__ void k() {\n    asm("trap;");\n}\n'
+HERE = ("--host-facts", str(CASES / "radeon-rx-7900-xtx.json"))
+
+
+def fake_convert(plan: RunPlan, source: bytes) -> Output:
+    """As hipify-perl is called and answers, for one name."""
+    assert plan.command == ("to-hip", "perl")
+    assert not plan.mounts
+    assert not plan.devices
+    told = "[HIPIFY] info: CONVERTED refs by names:\n  cudaFree => hipFree: 1\n"
+    return Output(result=re.sub(rb"\bcudaFree\b", b"hipFree", source), told=told)
+
+
+@pytest.fixture(autouse=True)
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current folder, with a toolbox that is built."""
+    folder = settle(tmp_path, monkeypatch)
+    monkeypatch.setattr(engine, "convert", fake_convert)
+    monkeypatch.setattr(in_toolbox, "require_image", lambda *_: None)
+    (folder / "plain.cu").write_bytes(PLAIN)
+    (folder / "ptx.cu").write_bytes(WITH_PTX)
+    return folder
+
+
+def hipify(*words: str) -> Outcome:
+    return run(*HERE, "toolbox", "hipify", *words)
+
+
+def test_the_result_is_written_beside_the_source_which_stays(project: Path) -> None:
+    told = hipify("plain.cu")
+    assert told.code == ExitCode.OK, told.err
+    assert (project / "plain.cu").read_bytes() == PLAIN
+    assert (project / "plain.cu.hip").read_text() == "int main() { hipFree(0); }\n"
+    assert "plain.cu: 1 names converted (the CUDA runtime 1)" in told.out
+    assert "written: plain.cu.hip" in told.out
+
+
+def test_what_is_left_to_do_is_said_noted_and_an_exit_code(project: Path) -> None:
+    told = hipify("plain.cu", "ptx.cu")
+    assert told.code == ExitCode.GAPS
+    assert "ptx.cu:2: trap: inline PTX" in told.out
+    written = (project / "ptx.cu.hip").read_bytes()
+    assert written.startswith(b"// NOT CONVERTED")
+    assert written.endswith(WITH_PTX)
+    assert (project / "plain.cu.hip").exists()
+
+
+def test_a_check_writes_nothing(project: Path) -> None:
+    before = sorted(project.iterdir())
+    assert hipify("--check", "plain.cu").code == ExitCode.OK
+    assert hipify("--check", "ptx.cu").code == ExitCode.GAPS
+    assert sorted(project.iterdir()) == before
+
+
+def test_in_place_keeps_the_source_and_its_mode(project: Path) -> None:
+    (project / "plain.cu").chmod(0o640)
+    told = hipify("--in-place", "plain.cu")
+    assert told.code == ExitCode.OK, told.err
+    assert b"hipFree" in (project / "plain.cu").read_bytes()
+    assert (project / "plain.cu.prehip").read_bytes() == PLAIN
+    for name in ("plain.cu", "plain.cu.prehip"):
+        assert (project / name).stat().st_mode & 0o777 == 0o640
+
+
+def test_in_place_never_loses_a_source_that_was_kept_before(project: Path) -> None:
+    hipify("--in-place", "plain.cu")
+    edited = b"int main() { cudaFree(1); }\n"
+    (project / "plain.cu").write_bytes(edited)
+    hipify("--in-place", "plain.cu")
+    assert (project / "plain.cu.prehip").read_bytes() == PLAIN
+    assert (project / "plain.cu.prehip.2").read_bytes() == edited
+
+
+def test_a_result_that_somebody_worked_on_is_not_overwritten(project: Path) -> None:
+    (project / "plain.cu.hip").write_text("my own work\n")
+    told = hipify("plain.cu")
+    assert told.code == ExitCode.USAGE
+    assert "--force" in told.err
+    assert (project / "plain.cu.hip").read_text() == "my own work\n"
+    assert hipify("--force", "plain.cu").code == ExitCode.OK
+    assert "hipFree" in (project / "plain.cu.hip").read_text()
+    # The same result again is no change.
+    assert hipify("plain.cu").code == ExitCode.OK
+
+
+def test_the_result_goes_where_the_user_says(project: Path) -> None:
+    assert hipify("-o", "out/plain.hip", "plain.cu").code == ExitCode.OK
+    assert "hipFree" in (project / "out/plain.hip").read_text()
+
+
+def test_a_source_through_a_link_is_the_source(project: Path) -> None:
+    (project / "link.cu").symlink_to("plain.cu")
+    told = hipify("-o", "link.cu", "plain.cu")
+    assert told.code == ExitCode.USAGE
+    assert "--in-place" in told.err
+    assert (project / "plain.cu").read_bytes() == PLAIN
+
+
+def test_json_has_every_place(project: Path) -> None:
+    told = hipify("--json", "plain.cu", "ptx.cu")
+    assert told.code == ExitCode.GAPS
+    plain, ptx = told.json["files"]
+    assert told.json["left_to_do"] == 1
+    assert plain["by_library"] == {"the CUDA runtime": 1}
+    assert plain["converted"][0]["hip"] == "hipFree"
+    assert plain["written"] == "plain.cu.hip"
+    assert [(one["line"], one["kind"]) for one in ptx["to_do"]] == [(2, "inline-ptx")]
+    assert (project / "ptx.cu.hip").exists()
+
+
+def test_bytes_that_are_no_utf_8_come_through(project: Path) -> None:
+    (project / "old.cu").write_bytes(b"// caf\xe9\n" + PLAIN)
+    assert hipify("old.cu").code == ExitCode.OK
+    assert (project / "old.cu.hip").read_bytes().startswith(b"// caf\xe9\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "hint"),
+    [
+        (("nothing.cu",), ExitCode.USAGE, "there is no nothing.cu"),
+        (("folder",), ExitCode.USAGE, "folder/*.cu"),
+        (("-o", "x", "plain.cu", "ptx.cu"), ExitCode.USAGE, "for one source"),
+        (("-o", "x", "--check", "plain.cu"), ExitCode.USAGE, "exclude each other"),
+        (("--in-place", "--check", "plain.cu"), ExitCode.USAGE, "exclude each other"),
+        ((), ExitCode.USAGE, "SOURCE"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(
+    project: Path, words: tuple[str, ...], code: ExitCode, hint: str
+) -> None:
+    (project / "folder").mkdir()
+    told = hipify(*words)
+    assert told.code == code
+    assert hint in told.err
+
+
+def test_clang_needs_the_toolkit_and_says_so() -> None:
+    told = hipify("--clang", "plain.cu")
+    assert told.code == ExitCode.REFUSED
+    assert "hipify-clang" in told.err
+    assert "terms were not accepted" in told.err
+
+
+def test_clang_reads_the_current_folder_and_cannot_write_it() -> None:
+    told = run(*HERE, "toolbox", "--accept-cuda-eula", "hipify", "--dry-run", "--clang", "plain.cu")
+    assert told.code == ExitCode.OK, told.err
+    assert re.search(r"--mount type=bind,source=\S+/project,target=\S+/project,readonly ", told.out)
+    assert re.search(
+        r"toolbox-cuda:\S+ to-hip clang \S+/project/plain.cu -I\S+/project\n", told.out
+    )
+
+
+def test_a_dry_run_prints_the_docker_command_and_writes_nothing(project: Path) -> None:
+    told = hipify("--dry-run", "plain.cu")
+    assert told.out.endswith("zluda-stack/toolbox:rocm-ubuntu-22.04 to-hip perl\n")
+    assert not (project / "plain.cu.hip").exists()
+
+
+def test_a_converter_that_fails_leaves_everything_as_it_was(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> Output:
+        raise EngineFailure("nothing was converted: no", "a hint")
+
+    monkeypatch.setattr(engine, "convert", fail)
+    before = {path.name: path.read_bytes() for path in project.iterdir() if path.is_file()}
+    assert hipify("--in-place", "plain.cu").code == ExitCode.ENGINE
+    assert {path.name: path.read_bytes() for path in project.iterdir() if path.is_file()} == before
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_folder_that_may_not_be_written_is_said(project: Path) -> None:
+    project.chmod(0o500)
+    told = hipify("plain.cu")
+    project.chmod(0o700)
+    assert told.code == ExitCode.HOST
+    assert "cannot write" in told.err
