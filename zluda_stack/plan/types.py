@@ -197,6 +197,8 @@ class Service(Struct, frozen=True, kw_only=True):
     one_shot: bool = False
     stop_grace: int = 10
     runtime: str | None = None
+    user: str | None = None
+    init: bool = False
 
 
 class Plan(Struct, frozen=True, kw_only=True):
@@ -224,8 +226,6 @@ class Plan(Struct, frozen=True, kw_only=True):
     client: str | None
     threads: int | None
     images: tuple[ImagePlan, ...] = ()
-    user: str | None = None
-    init: bool = False
     services: tuple[Service, ...] = ()
     volumes: tuple[str, ...] = ()
     host_environment: dict[str, str] = {}
