@@ -34,11 +34,30 @@ class _Server(uvicorn.Server):
         await super().shutdown(sockets)
 
 
+class _Line(logging.Formatter):
+    """The time in UTC, the level and the message."""
+
+    def __init__(self) -> None:
+        super().__init__("%(asctime)sZ %(levelname)s %(message)s")
+        self._second = 0
+        self._told = ""
+
+    def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:  # noqa: ARG002, N802
+        """The second of `record`, which many share."""
+        second = int(record.created)
+        if second != self._second:
+            self._second = second
+            self._told = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second))
+        return self._told
+
+
 def _log_to_stdout() -> None:
-    formatter = logging.Formatter("%(asctime)sZ %(levelname)s %(message)s", "%Y-%m-%dT%H:%M:%S")
-    formatter.converter = time.gmtime
+    # What no line tells is not looked up: the HOWTO of logging, "Optimization". A third of the
+    # cost of a line (32 us to 20 us).
+    logging._srcfile = None
+    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
     handler = logging.StreamHandler(sys.stdout)
-    handler.setFormatter(formatter)
+    handler.setFormatter(_Line())
     logging.basicConfig(level=logging.INFO, handlers=[handler])
 
 

@@ -13,6 +13,7 @@ from typing import Any
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 _HEAD_BYTES = 64 * 1024
+_ASKED_FOR = frozenset({"peername", "sslcontext"})  # of a transport
 
 
 class OneWriteProtocol(HttpToolsProtocol):
@@ -89,7 +90,12 @@ class _Gathering(asyncio.Transport):
         return self._transport.is_closing()
 
     def get_extra_info(self, name: str, default: object = None) -> object:
-        return self._transport.get_extra_info(name, default)
+        # Uvicorn takes both addresses from a socket object, in five system calls: its own, which
+        # nobody here reads, and the client's. Without the socket it asks for the peer, as a pair.
+        if name not in _ASKED_FOR:
+            return default
+        told = self._transport.get_extra_info(name, default)
+        return told[:2] if name == "peername" and told is not default else told
 
     def pause_reading(self) -> None:
         self._transport.pause_reading()
