@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from zluda_stack.catalog.schema import Artifact, BaseImage, Catalog, Component
 from zluda_stack.errors import StackError
+from zluda_stack.plan.combination import each_combination
 from zluda_stack.plan.reference import cpu_plan, gpu_plans
 from zluda_stack.plan.types import ImagePlan, Plan
 from zluda_stack.render.images import read_parts
@@ -74,9 +75,14 @@ def pins_of_all(catalog: Catalog, settings: Settings) -> tuple[Pin, ...]:
     """Everything that any image is pinned to, with or without a GPU. Raises PlanRefused.
 
     No image is pinned to anything that depends on its gfx target, so one target stands for all.
+    Where no combination of versions is named, all that are for the profile count.
     """
-    plans = (gpu_plans(catalog, settings)[0], cpu_plan(catalog, settings))
-    return tuple(sorted({pin for plan in plans for pin in pins(plan, render_project(plan))}))
+    of_each = (
+        plan
+        for each in each_combination(catalog, settings)
+        for plan in (gpu_plans(catalog, each)[0], cpu_plan(catalog, each))
+    )
+    return tuple(sorted({pin for plan in of_each for pin in pins(plan, render_project(plan))}))
 
 
 def render_lock(found: Iterable[Pin]) -> str:
@@ -110,7 +116,8 @@ def _of_base(base: BaseImage) -> Iterator[Pin]:
 
 def _of_component(component: Component) -> Iterator[Pin]:
     git = component.git
-    if git is not None and git.commit is not None:
+    # Of what comes as a file the hash is checked; the commit only says what is in it.
+    if git is not None and git.commit is not None and not component.artifacts:
         yield Pin(kind="git", name=component.name, where=git.url, identity=(git.commit,))
     for artifact in component.artifacts:
         if artifact.sha256 is not None:

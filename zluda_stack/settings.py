@@ -116,6 +116,14 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     base: Annotated[
         str | None, Meta(description="Development image of the variant, as NAME:TAG.")
     ] = None
+    combination: Annotated[
+        str,
+        Meta(
+            description="auto, or other versions of ZLUDA and llama.cpp: a combination that "
+            "`zluda-stack explain` lists.",
+            min_length=1,
+        ),
+    ] = "auto"
     zluda: Annotated[ZludaMethod, Meta(description="Where ZLUDA comes from.")] = "source"
     zluda_path: Annotated[
         str | None, Meta(description="With zluda=path: the folder that holds libcuda.so.")

@@ -107,12 +107,17 @@ def test_a_file_of_the_users_comes_first(store: Path) -> None:
 @pytest.mark.parametrize(
     ("fitted", "expected"),
     [
-        ({"BATCH": "256", "GPU_LAYERS": "14"}, "--n-gpu-layers 14 --fit off --metrics"),
-        ({"BATCH": "256", "GPU_LAYERS": ""}, "--device CUDA0 --n-gpu-layers 999 --fit off"),
+        ({"BATCH": "256", "GPU_LAYERS": "14"}, "--n-gpu-layers 14 --metrics"),
+        ({"BATCH": "256", "GPU_LAYERS": ""}, "--device CUDA0 --n-gpu-layers 999 --metrics"),
         (
             {"BATCH": "256", "DEVICES": "CUDA0,CUDA1", "TENSOR_SPLIT": "21,20"},
-            "--device CUDA0,CUDA1 --n-gpu-layers 999 --fit off --metrics --ctx-size 8192 "
+            "--device CUDA0,CUDA1 --n-gpu-layers 999 --metrics --ctx-size 8192 "
             "--split-mode layer --tensor-split 21,20",
+        ),
+        ({"BATCH": "256", "MODEL": "coder"}, "--alias coder --device CUDA0"),
+        (
+            {"BATCH": "256", "MODEL": "coder", "ALSO_CALLED": "default"},
+            "--alias coder,default --device CUDA0",
         ),
     ],
 )

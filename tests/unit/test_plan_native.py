@@ -14,11 +14,12 @@ from zluda_stack.catalog.load import load
 from zluda_stack.catalog.schema import NativePath
 from zluda_stack.doctor.types import Status
 from zluda_stack.models.published import architecture_of
+from zluda_stack.plan.combination import combination_of
 from zluda_stack.plan.gpu_target import lacks_kernels, serves
-from zluda_stack.plan.images import combination_of
 from zluda_stack.plan.model_fit import Room, on_each
 from zluda_stack.render.compose import compose_path
 from zluda_stack.render.project import render_project
+from zluda_stack.settings import Settings
 
 MI300X = "eight-mi300x-gfx942"
 MI210 = card("gfx90a", 0, gib=64, name="Instinct MI210")
@@ -123,7 +124,7 @@ def test_every_target_of_the_combination_is_served_and_none_is_forgotten() -> No
     served = [gpu.target for gpu in catalog.gpus.values() if serves("native", gpu)]
     bare = [gpu.target for gpu in catalog.gpus.values() if lacks_kernels(gpu)]
     wanted = [target for target in served if target not in bare]
-    assert list(combination_of(catalog, "native").targets) == wanted
+    assert list(combination_of(catalog, Settings(profile="native")).targets) == wanted
     assert all(catalog.gpus[target].native is NativePath.ROCM for target in served)
 
 

@@ -191,6 +191,8 @@ def _component(component: Component) -> Explanation:
             ("files in Git LFS", ", ".join(component.git.lfs_files)),
         ]
     rows += [(f"sha256 of {artifact.file}", artifact.sha256) for artifact in component.artifacts]
+    if component.server is not None:
+        rows += [("models that it loads", ", ".join(component.server.architectures or ()))]
     return Explanation(
         kind="component",
         name=component.name,
@@ -282,11 +284,16 @@ def _combination(combination: Combination) -> Explanation:
         *combination.components.items(),
         ("targets", ", ".join(combination.targets)),
     ]
+    # Told of versions near these; nobody here has seen it.
+    reports = [
+        (f"told on {report.date}", f"{report.says} {report.source}")
+        for report in combination.reports
+    ]
     return Explanation(
         kind="combination",
         name=combination.name,
-        title="versions used together",
-        facts=_facts(combination.provenance.evidence, rows),
+        title=combination.title,
+        facts=_facts(combination.provenance.evidence, rows) + _facts(Evidence.REPORTED, reports),
         sources=(combination.provenance,),
         evidence=combination.provenance.evidence,
     )

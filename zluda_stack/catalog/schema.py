@@ -7,7 +7,7 @@ world (a digest, a hash, a tag) that nobody has seen is null and counts as unver
 from __future__ import annotations
 
 from enum import Enum
-from typing import Annotated
+from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
@@ -134,25 +134,46 @@ class GitSource(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     lfs_files: tuple[str, ...] = ()
 
 
+class ModelServer(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """How a version of llama.cpp's server differs from others.
+
+    `dialect` is what the endpoint must speak to it (its --upstream-dialect), `slots` how many
+    requests it computes at once unless it is told, `environment` what its images set so that it
+    starts as others do. `architectures` are the models that it loads, by llama.cpp's names; None
+    for all that the catalogue has.
+    """
+
+    dialect: Literal["llama.cpp", "openai"] = "llama.cpp"
+    slots: int = 4
+    environment: dict[str, str] = {}
+    architectures: tuple[str, ...] | None = None
+    provenance: Provenance
+
+
 class Component(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A piece of software that an image or the embedded engine is made of.
 
-    `pypi` names the package on the Python package index, with its version (name==version) when
-    images download it. `debs` are Debian packages, NAME=VERSION where the `archive` (a URL; None:
+    `part` is what images call it, where several versions of one thing are pinned. `pypi` names the
+    package on the Python package index, with its version (name==version) when images download it;
+    `folder` is where in a source package its tree is. `server` is what a version of llama.cpp
+    serves. `debs` are Debian packages, NAME=VERSION where the `archive` (a URL; None:
     the base image's own) keeps versions. `terms` is where the terms are that the user must accept
     before anything of it is downloaded; None when there are none beyond the licence.
     """
 
     name: str
+    part: str | None = None
     title: str
     version: str
     licence: str
     git: GitSource | None = None
     pypi: str | None = None
+    folder: str | None = None
     artifacts: tuple[Artifact, ...] = ()
     archive: str | None = None
     debs: tuple[str, ...] = ()
     terms: str | None = None
+    server: ModelServer | None = None
     provenance: Provenance
 
 
@@ -338,14 +359,49 @@ class Client(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     modes: tuple[ClientMode, ...]
 
 
+class GateBudgets(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What the gates of an image let pass: see docs/gates.md.
+
+    `ptx_modules` is the number of PTX modules that may fail to compile whole, `symbols` and
+    `opcodes` what ZLUDA may lack, `size` the most that the image's files may take ("4GB").
+    """
+
+    ptx_modules: Annotated[int, Meta(ge=0)]
+    symbols: tuple[str, ...]
+    opcodes: tuple[str, ...]
+    size: Annotated[str, Meta(pattern=r"^[0-9.]+(MB|GB)$")]
+
+
+class Report(Struct, frozen=True, forbid_unknown_fields=True):
+    """What somebody else says of versions like these; nobody here has seen it."""
+
+    source: str
+    date: IsoDate
+    says: str
+
+
 class Combination(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Versions that are used together, with what is known of them as a whole."""
+    """Versions that are used together, with what is known of them as a whole.
+
+    `mark` is at the end of the tags of its images, so that those of another combination stay;
+    the default ones have none. `budgets` are those of the inference image's gates, None for what
+    its image.yml says. `reports` are of versions near these.
+    """
 
     name: str
+    title: str
+    mark: str = ""
     variant: str
     components: dict[str, str]
     targets: tuple[GfxTarget, ...]
+    budgets: GateBudgets | None = None
+    reports: tuple[Report, ...] = ()
     provenance: Provenance
+
+    @property
+    def translates(self) -> bool:
+        """True when CUDA runs through ZLUDA; else a ROCm build serves the card itself."""
+        return "zluda" in self.components
 
 
 class Minimum(Struct, frozen=True, forbid_unknown_fields=True):

@@ -11,7 +11,9 @@ from zluda_stack.cli.options import json_option, settings_options
 
 
 @click.command()
-@settings_options("profile", "variant", "base", "zluda", "cuda_toolkit", "accept_cuda_eula")
+@settings_options(
+    *("profile", "variant", "base", "combination", "zluda", "cuda_toolkit", "accept_cuda_eula")
+)
 @click.option(
     "--out",
     type=click.Path(path_type=Path),

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@settings_options("variant", "base", "zluda", "cuda_toolkit", "offline")
+@settings_options("variant", "base", "combination", "zluda", "cuda_toolkit", "offline")
 @click.option(
     "--out",
     type=click.Path(path_type=Path),

@@ -27,7 +27,7 @@ def changes(before: Plan, after: Plan) -> tuple[Change, ...]:
     return tuple(
         Change(what=what, before=was[what], after=becomes[what], lost=lost.get(what))
         for what in was
-        if was[what] != becomes[what]
+        if was[what] != becomes.get(what, was[what])
     )
 
 
@@ -38,7 +38,9 @@ def loses_tls(before: Plan, after: Plan) -> bool:
 
 def _told(plan: Plan) -> dict[str, str]:
     endpoint = plan.endpoint
-    return {
+    # Stacks that were started before plans said it have none.
+    combination = {} if plan.combination is None else {"combination": plan.combination}
+    return combination | {
         "endpoint": endpoint.url,
         "certificate": _files(endpoint.tls),
         "listening at": endpoint.bind,

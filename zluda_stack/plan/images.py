@@ -9,11 +9,12 @@ from msgspec import structs
 from zluda_stack import __version__
 from zluda_stack.catalog.schema import Catalog, Combination, Component
 from zluda_stack.errors import PlanRefused
+from zluda_stack.plan.combination import LLAMA, combination_of, components_of
 from zluda_stack.plan.profiles import traits
 from zluda_stack.plan.types import GpuDevice, ImagePlan
 from zluda_stack.plan.variables import optional, required
 from zluda_stack.plan.variant import Bases
-from zluda_stack.settings import Profile, Settings
+from zluda_stack.settings import Settings
 
 
 def gpu_images(
@@ -23,16 +24,17 @@ def gpu_images(
 
     When ZLUDA is built from source its own image comes first: its hours are then a step that can
     be repeated by itself, and the inference image takes the same stages from BuildKit's cache.
-    Raises PlanRefused for a way to come by ZLUDA that there is not. The native profile has an image
-    of its own, with neither ZLUDA nor CUDA.
+    Raises PlanRefused for a way to come by ZLUDA that there is not, and for a combination that is
+    not for the profile. The native profile has an image of its own, with neither ZLUDA nor CUDA.
     """
+    combination = combination_of(catalog, settings)
     if not traits(settings.profile).translates:
-        components = _components(catalog, {}, settings.profile)
+        components = components_of(catalog, combination)
         return _native(components, bases, gpu), _endpoint(components, bases)
     methods = _methods(settings, bases)
-    components = _components(catalog, methods)
+    components = components_of(catalog, combination) | _instead(catalog, methods)
     inference = structs.replace(
-        _inference(components, bases, settings, gpu),
+        _inference(components, bases, settings, gpu, combination),
         methods=methods,
         contexts=_zluda_contexts(settings),
     )
@@ -64,10 +66,10 @@ def _zluda_contexts(settings: Settings) -> dict[str, str]:
     return {"zluda-path": str(path.parent if path.suffix == ".so" else path)}
 
 
-def cpu_images(catalog: Catalog, bases: Bases) -> tuple[ImagePlan, ...]:
-    """The images of a stack without a GPU."""
-    components = _components(catalog, {})
-    llama = _image("llama-cpu", components["llama.cpp"].version, components, bases)
+def cpu_images(catalog: Catalog, settings: Settings, bases: Bases) -> tuple[ImagePlan, ...]:
+    """The images of a stack without a GPU. Raises PlanRefused as `gpu_images` does."""
+    components = components_of(catalog, combination_of(catalog, settings))
+    llama = _image("llama-cpu", components[LLAMA].version, components, bases)
     return llama, _endpoint(components, bases)
 
 
@@ -76,11 +78,14 @@ def _inference(
     bases: Bases,
     settings: Settings,
     gpu: GpuDevice,
+    combination: Combination,
 ) -> ImagePlan:
     """The one image that differs by gfx target: in the compose file the host's stands for it."""
     return structs.replace(
         _image("inference", "", components, bases),
-        tag=server_tag("inference", gpu.target),
+        tag=_server_tag("inference", gpu.target, combination.mark),
+        compose_tag=_server_tag("inference", required("ZLUDA_STACK_GPU"), combination.mark),
+        budgets=combination.budgets,
         arguments={
             "GFX_TARGET": gpu.target,
             "KERNEL_TARGET": gpu.kernel_target or "",
@@ -98,7 +103,8 @@ def _native(components: dict[str, Component], bases: Bases, gpu: GpuDevice) -> I
     """llama.cpp's HIP build, which differs by gfx target as the inference image does."""
     return structs.replace(
         _image("native", "", components, bases),
-        tag=server_tag("native", gpu.target),
+        tag=_server_tag("native", gpu.target),
+        compose_tag=_server_tag("native", required("ZLUDA_STACK_GPU")),
         arguments={"GFX_TARGET": gpu.target, "KERNEL_TARGET": gpu.kernel_target or ""},
         compose_arguments={
             "GFX_TARGET": required("ZLUDA_STACK_GPU"),
@@ -107,17 +113,9 @@ def _native(components: dict[str, Component], bases: Bases, gpu: GpuDevice) -> I
     )
 
 
-def server_tag(image: str, target: str) -> str:
+def _server_tag(image: str, target: str, mark: str = "") -> str:
     """The tag of a server's `image` for `target`: a gfx target, or the variable for it."""
-    return f"zluda-stack/{image}:{target}"
-
-
-def combination_of(catalog: Catalog, profile: Profile) -> Combination:
-    """The versions that the images of `profile` are made of."""
-    defaults = catalog.defaults
-    return catalog.combinations[
-        defaults.combination if traits(profile).translates else defaults.native
-    ]
+    return f"zluda-stack/{image}:{target}{mark and '-'}{mark}"
 
 
 def _endpoint(components: dict[str, Component], bases: Bases) -> ImagePlan:
@@ -135,13 +133,10 @@ def _image(name: str, tag: str, components: dict[str, Component], bases: Bases) 
     )
 
 
-def _components(
-    catalog: Catalog, methods: dict[str, str], profile: Profile = "translated"
-) -> dict[str, Component]:
-    """What images are made of: the profile's combination, and those that a method has instead."""
-    combination = combination_of(catalog, profile)
-    names = (*combination.components, *methods.values())
-    return {name: catalog.components[name] for name in names if name in catalog.components}
+def _instead(catalog: Catalog, methods: dict[str, str]) -> dict[str, Component]:
+    """What `methods` take in the place of a part, where the catalogue pins it."""
+    names = (name for name in methods.values() if name in catalog.components)
+    return {name: catalog.components[name] for name in names}
 
 
 def _short_commit(component: Component) -> str:

@@ -14,11 +14,12 @@ from zluda_stack.models.architecture import Architecture
 from zluda_stack.models.published import architecture_of
 from zluda_stack.plan import model_words as words
 from zluda_stack.plan.clients import floors
+from zluda_stack.plan.combination import combination_of, server_of
 from zluda_stack.plan.default_model import largest_that_fits
 from zluda_stack.plan.model_fit import Fitted, Room, fit
 from zluda_stack.plan.model_on_cpu import little_free, memory_of, on_cpu
 from zluda_stack.plan.types import Decision, GpuDevice, ModelPlan, Notice
-from zluda_stack.settings import Configured, Profile
+from zluda_stack.settings import Configured, Settings
 
 # Left for other programs where nobody asked for a certain context: a desktop that opens one window
 # more must not stop the server, and what the driver itself takes was not measured on AMD's cards.
@@ -64,7 +65,7 @@ def choose_model(
     it with nothing but a line in its log), and for what does not fit.
     """
     settings = configured.settings
-    room = _room(facts, gpus, settings.profile, 0 if settings.context else _SPARE)
+    room = _room(facts, gpus, settings, server_of(catalog, combination_of(catalog, settings)).slots)
     best = None
     if room is not None and settings.model is None:
         best = largest_that_fits(catalog, room, facts.models_ready, settings.context)
@@ -111,7 +112,7 @@ def model_anywhere(facts: HostFacts, configured: Configured, catalog: Catalog) -
 
 
 def _room(
-    facts: HostFacts, gpus: tuple[GpuDevice, ...], profile: Profile, spare: int
+    facts: HostFacts, gpus: tuple[GpuDevice, ...], settings: Settings, slots: int
 ) -> Room | None:
     """What the cards have free; None where nobody knows, and on the CPU."""
     # In the order of the compute driver, which is that of the CUDA devices in a container.
@@ -122,7 +123,14 @@ def _room(
     shared = any(gpu.integrated for gpu in gpus)
     elsewhere = any(gpu.index is None for gpu in gpus)
     machine = None if elsewhere else facts.memory_bytes
-    return Room(cards=free, machine=machine, shared=shared, spare=spare, profile=profile)
+    return Room(
+        cards=free,
+        machine=machine,
+        shared=shared,
+        spare=0 if settings.context else _SPARE,
+        profile=settings.profile,
+        slots=slots,
+    )
 
 
 def _find(facts: HostFacts, catalog: Catalog, name: str) -> _Named:

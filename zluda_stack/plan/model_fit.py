@@ -21,7 +21,8 @@ class Room(Struct, frozen=True, kw_only=True):
     """Bytes that a model can have: on each card, and in the machine for layers that do not fit.
 
     `machine` is None when it is not known. With `shared` the cards' memory is the machine's.
-    `spare` is what is left alone of each card's; `profile` is what computes on them.
+    `spare` is what is left alone of each card's; `profile` is what computes on them, and `slots`
+    how many requests its server takes at once.
     """
 
     cards: tuple[int, ...]
@@ -29,6 +30,7 @@ class Room(Struct, frozen=True, kw_only=True):
     shared: bool = False
     spare: int = 0
     profile: Profile = "translated"
+    slots: int = 4
 
     @property
     def least(self) -> int:
@@ -183,7 +185,7 @@ def _serving(
     model: Architecture, context: int, batch: int, room: Room, gpu_layers: int | None = None
 ) -> Serving:
     """How the server of the room's profile is started."""
-    serving = Serving(context=context, batch=batch, gpu_layers=gpu_layers)
+    serving = Serving(context=context, slots=room.slots, batch=batch, gpu_layers=gpu_layers)
     return as_served(model, serving, room.profile)
 
 

@@ -6,7 +6,7 @@ from msgspec import structs
 
 from zluda_stack.catalog.schema import Catalog
 from zluda_stack.host.facts import HostFacts
-from zluda_stack.plan.images import combination_of
+from zluda_stack.plan.combination import combination_of
 from zluda_stack.plan.resolve import resolve
 from zluda_stack.plan.types import Plan
 from zluda_stack.settings import Configured, Settings
@@ -15,11 +15,11 @@ NOWHERE = HostFacts(system="Linux", machine="x86_64", kernel="", cpu_count=1)
 
 
 def gpu_plans(catalog: Catalog, settings: Settings) -> tuple[Plan, ...]:
-    """One plan for each gfx target of the profile's combination, in its order.
+    """One plan for each gfx target of the combination, in its order.
 
     Of `settings`, those count that say what images are made of. Raises PlanRefused.
     """
-    targets = combination_of(catalog, settings.profile).targets
+    targets = combination_of(catalog, settings).targets
     return tuple(_plan(catalog, settings, gpu=target) for target in targets)
 
 
@@ -32,6 +32,7 @@ def _plan(catalog: Catalog, settings: Settings, *, gpu: str) -> Plan:
     made_of = Settings(
         variant=settings.variant,
         base=settings.base,
+        combination=settings.combination,
         zluda=settings.zluda,
         cuda_toolkit=settings.cuda_toolkit,
         accept_cuda_eula=settings.accept_cuda_eula,

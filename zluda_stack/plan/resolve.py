@@ -11,7 +11,7 @@ from msgspec import structs
 from zluda_stack.catalog.schema import Catalog, Evidence
 from zluda_stack.errors import HostProblem, PlanRefused
 from zluda_stack.host.facts import HostFacts
-from zluda_stack.plan import containers, endpoint_service, offline
+from zluda_stack.plan import combination, containers, endpoint_service, offline
 from zluda_stack.plan.building import TERMS
 from zluda_stack.plan.clients import fits
 from zluda_stack.plan.download import DOWNLOAD, little_disk
@@ -19,7 +19,7 @@ from zluda_stack.plan.endpoint import choose_endpoint
 from zluda_stack.plan.engine_needs import engine_needs
 from zluda_stack.plan.gpu import Choice, choose_gpu, describe
 from zluda_stack.plan.gpu_memory import described
-from zluda_stack.plan.images import combination_of, cpu_images, gpu_images
+from zluda_stack.plan.images import cpu_images, gpu_images
 from zluda_stack.plan.models_by_card import choose_models, models_anywhere
 from zluda_stack.plan.passthrough import Passthrough, choose_passthrough
 from zluda_stack.plan.profiles import traits
@@ -43,8 +43,12 @@ def resolve(facts: HostFacts, configured: Configured, catalog: Catalog) -> Plan:
     in_docker = bool(choice.gpus) or settings.engine == "docker"
     engine: EngineName = "docker" if in_docker else "embedded"
     models = offline.offered(facts, settings, catalog)
+    if in_docker:
+        models = combination.offered(models, settings)
     chosen = choose_models(facts, configured, models, choice.gpus)
     model, *others = chosen.models
+    if in_docker:
+        combination.require_loadable(catalog, settings, chosen.models, facts.local_model)
     if model.split:
         choice = structs.replace(choice, because=_SPREAD.format(len(choice.gpus)))
     endpoint = choose_endpoint(facts, configured, catalog.defaults)
@@ -86,9 +90,11 @@ def resolve(facts: HostFacts, configured: Configured, catalog: Catalog) -> Plan:
         anywhere = models_anywhere(facts, configured, models)
         contained = _in_containers(plan, entry, anywhere, settings, catalog)
         return _fetching_nothing(contained) if settings.offline else contained
+    # Nothing of it is used here; a name that does not exist is told all the same.
     if configured.given("variant") or configured.given("base"):
-        # Nothing of it is used here; a name that does not exist is told all the same.
         choose_bases(catalog, settings.variant, settings.base)
+    if configured.given("combination"):
+        combination.combination_of(catalog, settings)
     return plan
 
 
@@ -108,7 +114,7 @@ def _in_containers(
         plan.gpus, entry, plan.models, plan.endpoint, terms_accepted=settings.accept_cuda_eula
     )
     if plan.gpu is None:
-        images = cpu_images(catalog, bases)
+        images = cpu_images(catalog, settings, bases)
         services = containers.cpu_services(catalog, images, anywhere[0], plan.threads)
         volumes = containers.CPU_VOLUMES
     else:
@@ -125,6 +131,7 @@ def _in_containers(
         volumes=volumes + endpoint_service.volumes_of(plan.endpoint),
         host_environment=host | endpoint_service.environment_of(plan.endpoint),
         registry=settings.registry,
+        combination=combination.combination_of(catalog, settings).name,
     )
 
 
@@ -155,15 +162,15 @@ def _headline(choice: Choice, engine: EngineName, profile: Profile) -> str:
 
 def _unproven(choice: Choice, settings: Settings, catalog: Catalog) -> tuple[Notice, ...]:
     """What runs on a GPU was put together by this project; how well that is proven is said."""
-    combination = combination_of(catalog, settings.profile)
-    known = combination.provenance
+    chosen = combination.combination_of(catalog, settings)
+    known = chosen.provenance
     if choice.gpu is None or known.evidence is not Evidence.UNPROVEN:
         return ()
     return (
         Notice(
             code="unproven",
             message=f"no one has shown that this combination works on your card. {known.note}",
-            hint=f"`zluda-stack explain {combination.name}` says what is known of it.",
+            hint=f"`zluda-stack explain {chosen.name}` says what is known of it.",
         ),
     )
 
@@ -187,11 +194,15 @@ def _decisions(configured: Configured, choice: Choice, engine: EngineName) -> tu
     def because(key: str, otherwise: str) -> str:
         return f"given ({configured.origin(key)})" if configured.given(key) else otherwise
 
-    profile = configured.settings.profile
-    given = choice.gpus and configured.given("profile")
+    settings = configured.settings
+    counts = {"profile": bool(choice.gpus), "combination": engine == "docker"}
     return (
         Decision(what="engine", value=engine, because=because("engine", choice.because)),
-        *((Decision(what="profile", value=profile, because=because("profile", "")),) * bool(given)),
+        *(
+            Decision(what=key, value=getattr(settings, key), because=because(key, ""))
+            for key, here in counts.items()
+            if here and configured.given(key)
+        ),
         Decision(
             what="gpu",
             value=choice.gpu.target if choice.gpu else "none",

@@ -8,7 +8,14 @@ from typing import Literal
 import msgspec
 from msgspec import Struct
 
-from zluda_stack.catalog.schema import BaseImage, Component, Evidence, Model, Variant
+from zluda_stack.catalog.schema import (
+    BaseImage,
+    Component,
+    Evidence,
+    GateBudgets,
+    Model,
+    Variant,
+)
 from zluda_stack.settings import Profile
 
 EngineName = Literal["docker", "embedded"]
@@ -139,10 +146,11 @@ class ImagePlan(Struct, frozen=True, kw_only=True):
 
     Its stages are built on `development` and `runtime`, the two base images of `variant`;
     `components` are the pinned sources, and `methods` names, for a part that can be come by in
-    several ways, the folder of images/ that is taken in its place. `arguments` are the build ARGs
-    of this plan, and `contexts` the folders that stand in for stages; a value that only the host
-    knows is a ${VARIABLE} of `Plan.host_environment` in `compose_arguments`, which is for every
-    host.
+    several ways, the folder of images/ that is taken in its place. `budgets` are what its gates let
+    pass, None for what its image.yml says. `arguments` are the build ARGs of this plan, and
+    `contexts` the folders that stand in for stages; a value that only the host knows is a
+    ${VARIABLE} of `Plan.host_environment` in `compose_arguments` and `compose_tag` (None: `tag`),
+    which are for every host.
     """
 
     name: str
@@ -155,6 +163,8 @@ class ImagePlan(Struct, frozen=True, kw_only=True):
     arguments: dict[str, str] = {}
     compose_arguments: dict[str, str] = {}
     contexts: dict[str, str] = {}
+    compose_tag: str | None = None
+    budgets: GateBudgets | None = None
 
 
 class HealthCheck(Struct, frozen=True, kw_only=True):
@@ -211,7 +221,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     unmet needs can be rendered, and built elsewhere, but not run here. `services`, `images` and
     `host_environment` are for containers; the embedded engine needs none of them. `registry` is
     asked for images before they are built. With `offline` nothing is fetched or built. `profile` is
-    what computes on the cards.
+    what computes on the cards, and `combination` the versions that its images are made of.
     """
 
     schema: int = 1
@@ -235,6 +245,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     registry: str | None = None
     offline: bool = False
     profile: Profile = "translated"
+    combination: str | None = None
 
     @property
     def gpu(self) -> GpuDevice | None:

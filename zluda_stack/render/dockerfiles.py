@@ -17,6 +17,6 @@ def render_dockerfile(image: ImagePlan) -> str:
         runtime=image.runtime,
         components=image.components,
         method=lambda part: image.methods.get(part, part),
-        budgets=read_image(image.name).gates,
+        budgets=image.budgets or read_image(image.name).gates,
     )
     return f"# Rendered by zluda-stack from images/{name} and the catalogue; change those.\n{body}"

@@ -11,6 +11,7 @@ import yaml
 from msgspec import Meta, Struct
 
 from zluda_stack import paths
+from zluda_stack.catalog.schema import GateBudgets
 from zluda_stack.errors import StackError
 from zluda_stack.plan.types import ImagePlan
 
@@ -40,19 +41,6 @@ class StageEstimate(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     disk_gb: float
     memory_gb: float
     source: Annotated[str, Meta(pattern=r"^(measured on .+|unproven)$")]
-
-
-class GateBudgets(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What the gates of an image let pass: see docs/gates.md.
-
-    `ptx_modules` is the number of PTX modules that may fail to compile whole, `symbols` and
-    `opcodes` what ZLUDA may lack, `size` the most that the image's files may take ("4GB").
-    """
-
-    ptx_modules: Annotated[int, Meta(ge=0)]
-    symbols: tuple[str, ...]
-    opcodes: tuple[str, ...]
-    size: Annotated[str, Meta(pattern=r"^[0-9.]+(MB|GB)$")]
 
 
 class ImageDescription(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
