@@ -240,7 +240,7 @@ ensure_key() {
 # The lines of the present .env that are not this script's.
 other_settings() {
     [ -f "$env_file" ] || return 0
-    grep -vE '^(HOST_(ROOT|KFD_GID|RENDER_NODE|RENDER_GID)|ZLUDA_STACK_(GPU|KERNEL_TARGET|HSA_OVERRIDE|API_KEY_HASHES_FILE))=|^# (Written|Rendered) by' \
+    grep -vE '^(HOST_(ROOT|KFD|KFD_GID|RENDER_NODE|RENDER_GID)|ZLUDA_STACK_(GPU|KERNEL_TARGET|HSA_OVERRIDE|API_KEY_HASHES_FILE|UID|GID))=|^# (Written|Rendered) by' \
         "$env_file" || true
 }
 
@@ -248,9 +248,12 @@ write_env() {
     {
         echo "# Written by compose/host-env.sh: what only this host knows. It holds no secret."
         echo "ZLUDA_STACK_API_KEY_HASHES_FILE=./secrets/api_key_hashes"
+        echo "ZLUDA_STACK_UID=$(id -u)"
+        echo "ZLUDA_STACK_GID=$(id -g)"
         if [ -n "$target" ]; then
             echo "ZLUDA_STACK_GPU=$target"
             [ -z "$root" ] || echo "HOST_ROOT=$root"
+            echo "HOST_KFD=/dev/kfd"
             kfd_gid=$(stat -c %g "$kfd") render_gid=$(stat -c %g "$root$render_node")
             echo "HOST_KFD_GID=$kfd_gid"
             echo "HOST_RENDER_NODE=$render_node"

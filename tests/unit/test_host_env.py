@@ -103,7 +103,10 @@ def test_a_card_is_described_by_target_node_and_gids(project: Project, shell: st
     assert project.env() == {
         "ZLUDA_STACK_API_KEY_HASHES_FILE": "./secrets/api_key_hashes",
         "ZLUDA_STACK_GPU": "gfx1100",
+        "ZLUDA_STACK_UID": str(os.getuid()),
+        "ZLUDA_STACK_GID": str(os.getgid()),
         "HOST_ROOT": str(project.host.root),
+        "HOST_KFD": "/dev/kfd",
         "HOST_KFD_GID": str(os.getgid()),
         "HOST_RENDER_NODE": "/dev/dri/renderD128",
     }
@@ -306,6 +309,8 @@ def test_what_the_user_wrote_stays_and_what_the_host_lost_goes(project: Project)
     project.run()
     assert project.env() == {
         "ZLUDA_STACK_API_KEY_HASHES_FILE": "./secrets/api_key_hashes",
+        "ZLUDA_STACK_UID": str(os.getuid()),
+        "ZLUDA_STACK_GID": str(os.getgid()),
         "HOST_RENDER_NODE_2": "/dev/dri/renderD129",
         "ZLUDA_STACK_PORT": "9000",
         "ZLUDA_STACK_ACCEPT_CUDA_EULA": "yes",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,8 @@ from zluda_stack.cli.plan import resolve
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from zluda_stack.plan.types import Plan
 
 
 @click.command()
@@ -35,19 +38,19 @@ def render(
     dry_run: bool,
     as_json: bool,
 ) -> None:
-    """Write the Dockerfiles, what they copy, the compose file and its .env.
+    """Write the Dockerfiles, what they copy, the compose files and their .env.
 
     Any machine can render for any card: zluda-stack render --gpu gfx1100 --out DIR
 
     Without a GPU: zluda-stack render --engine docker --gpu none --out DIR
     """
-    from zluda_stack.render.project import conflicts, render_project, write_project
+    from zluda_stack.render.project import conflicts, write_project
 
     if committed:
         files = _committed(flags)
     else:
         plan = resolve(ctx, flags)
-        files = render_project(plan)
+        files = _files(ctx, flags, plan)
         for notice in plan.warnings + plan.unmet:
             output.warn(notice.message, notice.hint)
     if dry_run:
@@ -69,6 +72,22 @@ def render(
         output.say(f"{own} ({len(sources)} files, for the endpoint's image)")
     for name in refused:
         output.warn(f"{out / name} would be refused: it was changed or is not ours", "Use --force.")
+
+
+def _files(ctx: click.Context, flags: dict[str, object], plan: Plan) -> dict[str, str]:
+    """The files of `plan` and of the toolbox, whose containers run as this user."""
+    from msgspec import structs
+
+    from zluda_stack.plan.toolbox import for_every_host
+    from zluda_stack.render.project import render_project
+    from zluda_stack.render.toolbox import render_toolbox
+
+    user = {"ZLUDA_STACK_UID": str(os.getuid()), "ZLUDA_STACK_GID": str(os.getgid())}
+    if not context.is_replay(ctx):
+        plan = structs.replace(plan, host_environment=plan.host_environment | user)
+    files = render_project(plan)
+    settings = context.configured(ctx, flags).settings
+    return files | render_toolbox(for_every_host(context.catalog(), settings))
 
 
 def _committed(flags: dict[str, object]) -> dict[str, str]:

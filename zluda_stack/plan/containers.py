@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from msgspec import Struct, structs
 
 from zluda_stack.catalog.schema import Catalog
-from zluda_stack.plan.combination import LLAMA
+from zluda_stack.plan.images import server_tag
 from zluda_stack.plan.passthrough import RUNTIME, Passthrough, Way
 from zluda_stack.plan.types import (
     EndpointPlan,
@@ -34,6 +34,7 @@ _MODEL_FILE = "/model.gguf"
 _PART = re.compile(r"(?P<stem>.*)-00001-of-(?P<count>[0-9]{5})\.gguf")
 # The group of the images' own user (images/_macros/user.j2).
 _OWN_GID = "10001"
+_KFD = "/dev/kfd"
 _SERVER = "inference"
 FETCHER = "model"
 
@@ -89,7 +90,7 @@ def gpu_services(
 
 def gpu_volumes(images: Iterable[ImagePlan], servers: int) -> tuple[str, ...]:
     """The named volumes of a stack of these images with so many servers on cards."""
-    if not _ON_CARD[_card_image(images).name].caches:
+    if not _ON_CARD[_card_image(images)].caches:
         return CPU_VOLUMES
     return (*CPU_VOLUMES, *(_cache(number) for number in range(1, servers + 1)))
 
@@ -156,6 +157,8 @@ def _card_environment(
     """Where the card of replica `number` is; `name` is what AMD's toolkit calls it."""
     card = gpu.render_node if entry.way == "devices" else name
     values = {_NAMES[entry.way] + _suffix(number): card or ""}
+    if card and entry.way == "devices":
+        values["HOST_KFD"] = _KFD
     if not entry.keep_groups:
         other_gid = None if gpu.render_gid == gpu.kfd_gid else gpu.render_gid
         values["HOST_KFD_GID"] = "" if gpu.kfd_gid is None else str(gpu.kfd_gid)
@@ -256,13 +259,13 @@ def _server(catalog: Catalog, model: ModelPlan, build: str, tag: str) -> Service
     )
 
 
-def _card_image(images: Iterable[ImagePlan]) -> ImagePlan:
-    return next(image for image in images if image.name in _ON_CARD)
+def _card_image(images: Iterable[ImagePlan]) -> str:
+    return next(image.name for image in images if image.name in _ON_CARD)
 
 
 def _card_server(catalog: Catalog, images: Iterable[ImagePlan], model: ModelPlan) -> Service:
-    image = _card_image(images)
-    return _server(catalog, model, image.name, image.compose_tag or image.tag)
+    name = _card_image(images)
+    return _server(catalog, model, name, server_tag(name, required("ZLUDA_STACK_GPU")))
 
 
 def _on_gpu(server: Service, number: int, entry: Passthrough) -> Service:
@@ -325,7 +328,7 @@ def _with_card(server: Service, number: int, way: Way) -> Service:
     root, node = optional("HOST_ROOT"), _card(number, way)
     # ROCm opens the render node by the number in the KFD topology, so it keeps its name
     # (open_drm_render_device of libhsakmt).
-    return structs.replace(server, devices=(f"{root}/dev/kfd:/dev/kfd", f"{root}{node}:{node}"))
+    return structs.replace(server, devices=(f"{root}{_KFD}:{_KFD}", f"{root}{node}:{node}"))
 
 
 def _card(number: int, way: Way) -> str:
@@ -380,7 +383,6 @@ def _endpoint_service(
             f"--port={port}",
             *(f"--upstream={upstream}" for upstream in _upstreams(servers, named)),
             "--key-hashes=/run/secrets/api_key_hashes",
-            *_dialect(image),
         ),
         publish=(published,),
         secrets=("api_key_hashes",),
@@ -389,14 +391,6 @@ def _endpoint_service(
         health=_health(port, start_period=30),
         stop_grace=_STOP_S,
     )
-
-
-def _dialect(image: ImagePlan) -> tuple[str, ...]:
-    """What the endpoint is told of servers that do not speak all that it is used to."""
-    llama = image.components.get(LLAMA)
-    if llama is None or llama.server is None or llama.server.dialect == LLAMA:
-        return ()
-    return (f"--upstream-dialect={llama.server.dialect}",)
 
 
 def _upstreams(servers: tuple[Service, ...], named: tuple[str, ...]) -> list[str]:

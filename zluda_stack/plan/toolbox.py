@@ -249,7 +249,7 @@ def _service(image: ImagePlan) -> Service:
         name=image.name,
         image=image.tag,
         build=image.name,
-        user=f"{optional('HOST_UID', '1000')}:{optional('HOST_GID', '1000')}",
+        user=f"{optional('ZLUDA_STACK_UID', '1000')}:{optional('ZLUDA_STACK_GID', '1000')}",
         environment={
             "HOME": "/tmp",  # noqa: S108 -- a path in the container
             "HSA_OVERRIDE": optional("ZLUDA_STACK_HSA_OVERRIDE"),
