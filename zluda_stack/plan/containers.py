@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from msgspec import Struct, structs
 
 from zluda_stack.catalog.schema import Catalog
-from zluda_stack.plan.images import server_tag
+from zluda_stack.plan.combination import LLAMA
 from zluda_stack.plan.passthrough import RUNTIME, Passthrough, Way
 from zluda_stack.plan.types import (
     EndpointPlan,
@@ -90,7 +90,7 @@ def gpu_services(
 
 def gpu_volumes(images: Iterable[ImagePlan], servers: int) -> tuple[str, ...]:
     """The named volumes of a stack of these images with so many servers on cards."""
-    if not _ON_CARD[_card_image(images)].caches:
+    if not _ON_CARD[_card_image(images).name].caches:
         return CPU_VOLUMES
     return (*CPU_VOLUMES, *(_cache(number) for number in range(1, servers + 1)))
 
@@ -259,13 +259,13 @@ def _server(catalog: Catalog, model: ModelPlan, build: str, tag: str) -> Service
     )
 
 
-def _card_image(images: Iterable[ImagePlan]) -> str:
-    return next(image.name for image in images if image.name in _ON_CARD)
+def _card_image(images: Iterable[ImagePlan]) -> ImagePlan:
+    return next(image for image in images if image.name in _ON_CARD)
 
 
 def _card_server(catalog: Catalog, images: Iterable[ImagePlan], model: ModelPlan) -> Service:
-    name = _card_image(images)
-    return _server(catalog, model, name, server_tag(name, required("ZLUDA_STACK_GPU")))
+    image = _card_image(images)
+    return _server(catalog, model, image.name, image.compose_tag or image.tag)
 
 
 def _on_gpu(server: Service, number: int, entry: Passthrough) -> Service:
@@ -383,6 +383,7 @@ def _endpoint_service(
             f"--port={port}",
             *(f"--upstream={upstream}" for upstream in _upstreams(servers, named)),
             "--key-hashes=/run/secrets/api_key_hashes",
+            *_dialect(image),
         ),
         publish=(published,),
         secrets=("api_key_hashes",),
@@ -391,6 +392,14 @@ def _endpoint_service(
         health=_health(port, start_period=30),
         stop_grace=_STOP_S,
     )
+
+
+def _dialect(image: ImagePlan) -> tuple[str, ...]:
+    """What the endpoint is told of servers that do not speak all that it is used to."""
+    llama = image.components.get(LLAMA)
+    if llama is None or llama.server is None or llama.server.dialect == LLAMA:
+        return ()
+    return (f"--upstream-dialect={llama.server.dialect}",)
 
 
 def _upstreams(servers: tuple[Service, ...], named: tuple[str, ...]) -> list[str]:
