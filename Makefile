@@ -49,6 +49,10 @@ lock: $(RUN_STAMP) ## Resolve requirements/*.txt anew (needs uv), and write zlud
 		--output-file requirements/dev.txt pyproject.toml requirements/build.in
 	for part in endpoint gates sdist; do $(COMPILE) --constraint requirements/run.txt \
 		--output-file requirements/$$part.txt requirements/$$part.in || exit 1; done
+	$(COMPILE) --output-file requirements/webui.txt requirements/webui.in
+	$(subst 3.10,3.12,$(COMPILE)) --constraint requirements/webui.txt \
+		--override requirements/without-torch.in --output-file requirements/webui-torch.txt \
+		requirements/webui-torch.in
 	$(BIN)/zluda-stack lock --out zluda-stack.lock
 
 clean: ## Remove .venv and caches

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Literal
 
 import yaml
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from zluda_stack.catalog.schema import Artifact, BaseImage, Catalog, Component
 from zluda_stack.errors import StackError
@@ -82,7 +82,13 @@ def pins_of_all(catalog: Catalog, settings: Settings) -> tuple[Pin, ...]:
         for each in each_combination(catalog, settings)
         for plan in (gpu_plans(catalog, each)[0], cpu_plan(catalog, each))
     )
-    return tuple(sorted({pin for plan in of_each for pin in pins(plan, render_project(plan))}))
+    with_page = structs.replace(settings, profile="webui", combination="auto")
+    plans = (
+        *of_each,
+        gpu_plans(catalog, with_page)[0],
+        cpu_plan(catalog, with_page),
+    )
+    return tuple(sorted({pin for plan in plans for pin in pins(plan, render_project(plan))}))
 
 
 def render_lock(found: Iterable[Pin]) -> str:

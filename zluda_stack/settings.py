@@ -75,6 +75,13 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     ] = None
     bind: Annotated[str, Meta(description="Address that ports are published on.")] = "127.0.0.1"
     port: Annotated[Port | None, Meta(description="Port of the endpoint.")] = None
+    webui_port: Annotated[
+        Port | None, Meta(description="Port of the web page, for the profile webui.")
+    ] = None
+    webui_login: Annotated[
+        str | None,
+        Meta(description="File with user:password for the web page, for the profile webui."),
+    ] = None
     hostname: Annotated[
         Annotated[str, Meta(pattern=r"^[A-Za-z0-9.:-]{1,253}$")] | None,
         Meta(description="Name or address by which clients reach the endpoint."),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from zluda_stack.catalog.load import load
+from zluda_stack.plan.combination import components_of
+from zluda_stack.plan.profiles import traits
 from zluda_stack.plan.types import (
     EndpointPlan,
     HealthCheck,
@@ -25,7 +27,8 @@ def image(name: str = "zluda", variant: str = "auto") -> ImagePlan:
         variant=bases.variant,
         development=bases.development,
         runtime=bases.runtime,
-        components={key: catalog.components[key] for key in combination.components},
+        components=components_of(catalog, combination)
+        | {name: catalog.components[name] for name in traits("webui").parts},
     )
 
 

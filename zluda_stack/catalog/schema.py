@@ -441,7 +441,7 @@ class Defaults(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
     `context_ceiling` bounds the context length, in tokens, that is chosen without being asked:
     a model trained for more would otherwise reserve memory that nobody wanted. `native` is the
-    combination of the native profile.
+    combination of the native profile; `page_port` is where text-generation-webui has its page.
     """
 
     variant: str
@@ -452,6 +452,7 @@ class Defaults(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     port: int
     port_search: int
     inference_port: int
+    page_port: int
 
 
 class Catalog(Struct, frozen=True, kw_only=True):

@@ -18,7 +18,7 @@ FILE_NAME = "zluda-stack.yml"
 PREFIX = "ZLUDA_STACK_"
 
 # Files that are named by their path: made absolute here, for nothing after this knows a folder.
-_PATHS = frozenset({"tls_cert", "tls_key"})
+_PATHS = frozenset({"tls_cert", "tls_key", "webui_login"})
 
 Layer = dict[str, tuple[object, Origin]]
 

@@ -189,11 +189,13 @@ class EmbeddedFacts(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
 class RunningStack(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A stack of ours that holds a port now.
 
-    `free_bytes` is what each of its cards had free before it was started, by PCI address.
+    `free_bytes` is what each of its cards had free before it was started, by PCI address, and
+    `page_port` where its web page is, when it has one.
     """
 
     name: str
     port: int
+    page_port: int | None = None
     free_bytes: dict[str, int] = {}
 
 

@@ -55,7 +55,9 @@ class _OnCard(Struct, frozen=True, kw_only=True):
 _ON_CARD = {
     "inference": _OnCard(device="CUDA", start_s=3600, caches=True),
     "native": _OnCard(device="ROCm", start_s=1800, caches=False),
+    "webui": _OnCard(device="ROCm", start_s=1800, caches=False),
 }
+_ON_CPU = ("llama-cpu", "webui-cpu")
 # What the host's .env calls a card, by the way in which it is passed.
 _NAMES: dict[Way, str] = {
     "devices": "HOST_RENDER_NODE",
@@ -99,7 +101,7 @@ def cpu_services(
     catalog: Catalog, images: Iterable[ImagePlan], model: ModelPlan, threads: int | None
 ) -> tuple[Service, ...]:
     """The model fetcher, llama.cpp's server for CPUs and the endpoint, in starting order."""
-    image = next(image for image in images if image.name == "llama-cpu")
+    image = next(image for image in images if image.name in _ON_CPU)
     server = _server(catalog, model, image.name, image.tag)
     environment = server.environment | {
         "THREADS": optional("ZLUDA_STACK_THREADS", str(threads or ""))

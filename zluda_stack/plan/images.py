@@ -29,8 +29,9 @@ def gpu_images(
     """
     combination = combination_of(catalog, settings)
     if not traits(settings.profile).translates:
-        components = components_of(catalog, combination)
-        return _native(components, bases, gpu), _endpoint(components, bases)
+        components = _components(catalog, settings)
+        image = traits(settings.profile).image
+        return _on_rocm(image, components, bases, gpu), _endpoint(components, bases)
     methods = _methods(settings, bases)
     components = components_of(catalog, combination) | _instead(catalog, methods)
     inference = structs.replace(
@@ -68,9 +69,17 @@ def _zluda_contexts(settings: Settings) -> dict[str, str]:
 
 def cpu_images(catalog: Catalog, settings: Settings, bases: Bases) -> tuple[ImagePlan, ...]:
     """The images of a stack without a GPU. Raises PlanRefused as `gpu_images` does."""
-    components = components_of(catalog, combination_of(catalog, settings))
-    llama = _image("llama-cpu", components[LLAMA].version, components, bases)
-    return llama, _endpoint(components, bases)
+    components = _components(catalog, settings)
+    known = traits(settings.profile)
+    version = components[next(iter(known.parts), LLAMA)].version
+    server = _image(known.cpu_image, version, components, bases)
+    return server, _endpoint(components, bases)
+
+
+def _components(catalog: Catalog, settings: Settings) -> dict[str, Component]:
+    """What the images of the combination and of the profile are made of."""
+    own = {name: catalog.components[name] for name in traits(settings.profile).parts}
+    return components_of(catalog, combination_of(catalog, settings)) | own
 
 
 def _inference(
@@ -99,12 +108,14 @@ def _inference(
     )
 
 
-def _native(components: dict[str, Component], bases: Bases, gpu: GpuDevice) -> ImagePlan:
-    """llama.cpp's HIP build, which differs by gfx target as the inference image does."""
+def _on_rocm(
+    name: str, components: dict[str, Component], bases: Bases, gpu: GpuDevice
+) -> ImagePlan:
+    """llama.cpp's HIP build in the image `name`, which differs by gfx target as inference does."""
     return structs.replace(
-        _image("native", "", components, bases),
-        tag=_server_tag("native", gpu.target),
-        compose_tag=_server_tag("native", required("ZLUDA_STACK_GPU")),
+        _image(name, "", components, bases),
+        tag=_server_tag(name, gpu.target),
+        compose_tag=_server_tag(name, required("ZLUDA_STACK_GPU")),
         arguments={"GFX_TARGET": gpu.target, "KERNEL_TARGET": gpu.kernel_target or ""},
         compose_arguments={
             "GFX_TARGET": required("ZLUDA_STACK_GPU"),

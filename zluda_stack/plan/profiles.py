@@ -12,16 +12,22 @@ class Traits(Struct, frozen=True, kw_only=True):
 
     `translates` is whether CUDA runs through ZLUDA, with all that this asks for (wave32 cards,
     NVIDIA's terms); else a ROCm build serves the card itself. `subject` stands in sentences for
-    what supports a card, `verb` is how it does, `how` says by what a card computes. `compose` is
-    the compose file for a card, `on_cpu` that without one.
+    what supports a card, `verb` is how it does, `how` says by what a card computes. `image` and
+    `compose` are the server's image and the compose file for a card, `cpu_image` and `on_cpu` those
+    without one; `parts` names what these images are made of beside their combination. One that
+    `has_page` serves a web page, and is always in containers.
     """
 
     translates: bool
     subject: str
     verb: str
     how: str
+    image: str
     compose: str
+    cpu_image: str = "llama-cpu"
     on_cpu: str = "compose/cpu.yml"
+    parts: tuple[str, ...] = ()
+    has_page: bool = False
 
 
 _TRAITS: dict[Profile, Traits] = {
@@ -30,6 +36,7 @@ _TRAITS: dict[Profile, Traits] = {
         subject="ZLUDA",
         verb="supports",
         how="through ZLUDA",
+        image="inference",
         compose="compose/inference.yml",
     ),
     "native": Traits(
@@ -37,6 +44,7 @@ _TRAITS: dict[Profile, Traits] = {
         subject="the native profile",
         verb="serves",
         how="by a native ROCm build",
+        image="native",
         compose="compose/native.yml",
     ),
     "webui": Traits(
@@ -44,8 +52,12 @@ _TRAITS: dict[Profile, Traits] = {
         subject="the webui profile",
         verb="serves",
         how="by text-generation-webui on ROCm",
+        image="webui",
         compose="compose/webui.yml",
+        cpu_image="webui-cpu",
         on_cpu="compose/webui-cpu.yml",
+        parts=("text-generation-webui", "python-standalone", "torch-rocm"),
+        has_page=True,
     ),
 }
 

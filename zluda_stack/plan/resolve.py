@@ -11,7 +11,7 @@ from msgspec import structs
 from zluda_stack.catalog.schema import Catalog, Evidence
 from zluda_stack.errors import HostProblem, PlanRefused
 from zluda_stack.host.facts import HostFacts
-from zluda_stack.plan import combination, containers, endpoint_service, offline
+from zluda_stack.plan import combination, containers, endpoint_service, offline, page
 from zluda_stack.plan.building import TERMS
 from zluda_stack.plan.clients import fits
 from zluda_stack.plan.download import DOWNLOAD, little_disk
@@ -37,10 +37,12 @@ def resolve(facts: HostFacts, configured: Configured, catalog: Catalog) -> Plan:
     contradicts itself. What only this machine lacks is in `Plan.unmet` (see require_runnable).
     """
     settings = configured.settings
+    page.require_containers(configured)
     choice = choose_gpu(facts, configured, catalog)
     choice = structs.replace(choice, gpus=described(choice.gpus, settings.vram))
     entry = choose_passthrough(facts, configured, choice.gpus)
-    in_docker = bool(choice.gpus) or settings.engine == "docker"
+    has_page = traits(settings.profile).has_page
+    in_docker = bool(choice.gpus) or settings.engine == "docker" or has_page
     engine: EngineName = "docker" if in_docker else "embedded"
     models = offline.offered(facts, settings, catalog)
     if in_docker:
@@ -51,7 +53,9 @@ def resolve(facts: HostFacts, configured: Configured, catalog: Catalog) -> Plan:
         combination.require_loadable(catalog, settings, chosen.models, facts.local_model)
     if model.split:
         choice = structs.replace(choice, because=_SPREAD.format(len(choice.gpus)))
+    page.require_one_server(configured, choice.gpus, split=bool(model.split))
     endpoint = choose_endpoint(facts, configured, catalog.defaults)
+    own_page = page.choose_page(facts, configured, catalog, endpoint.endpoint)
     plan = Plan(
         name=settings.name,
         engine=engine,
@@ -68,6 +72,7 @@ def resolve(facts: HostFacts, configured: Configured, catalog: Catalog) -> Plan:
             *chosen.decisions,
             *entry.decisions,
             endpoint.decision,
+            *(() if own_page is None else (own_page.decision,)),
         ),
         warnings=choice.warnings
         + chosen.warnings
@@ -82,13 +87,16 @@ def resolve(facts: HostFacts, configured: Configured, catalog: Catalog) -> Plan:
         + offline.with_offline_hints(settings, engine_needs(facts, engine, catalog.host))
         + offline.model_needs(facts, settings, chosen.models)
         + endpoint.unmet
+        + (() if own_page is None else own_page.unmet)
         + _terms(choice, settings, catalog),
         offline=settings.offline,
         profile=settings.profile,
+        page=None if own_page is None else own_page.page,
     )
     if in_docker:
         anywhere = models_anywhere(facts, configured, models)
         contained = _in_containers(plan, entry, anywhere, settings, catalog)
+        contained = _with_page(contained, catalog.defaults.page_port)
         return _fetching_nothing(contained) if settings.offline else contained
     # Nothing of it is used here; a name that does not exist is told all the same.
     if configured.given("variant") or configured.given("base"):
@@ -132,6 +140,18 @@ def _in_containers(
         host_environment=host | endpoint_service.environment_of(plan.endpoint),
         registry=settings.registry,
         combination=combination.combination_of(catalog, settings).name,
+    )
+
+
+def _with_page(plan: Plan, port: int) -> Plan:
+    """The plan in containers with its web page, if it has one, on `port` of its container."""
+    if plan.page is None:
+        return plan
+    return structs.replace(
+        plan,
+        services=page.with_page(plan.services, plan.page, port),
+        volumes=plan.volumes + page.VOLUMES,
+        host_environment=plan.host_environment | page.environment_of(plan.page),
     )
 
 

@@ -141,6 +141,23 @@ class EndpointPlan(Struct, frozen=True, kw_only=True):
         return f"{scheme}://{f'[{host}]' if ':' in host else host}:{self.port}"
 
 
+class PagePlan(Struct, frozen=True, kw_only=True):
+    """Where the web page of a profile is: published on `bind`, opened on this machine at `host`.
+
+    `login` is the file with who may open it, as user:password; None: everyone who can reach it.
+    """
+
+    bind: str
+    port: int
+    host: str
+    login: str | None = None
+
+    @property
+    def url(self) -> str:
+        """What a browser on this machine opens."""
+        return f"http://{f'[{self.host}]' if ':' in self.host else self.host}:{self.port}"
+
+
 class ImagePlan(Struct, frozen=True, kw_only=True):
     """One image to build: images/<name>/Dockerfile.j2 with these values.
 
@@ -221,7 +238,8 @@ class Plan(Struct, frozen=True, kw_only=True):
     unmet needs can be rendered, and built elsewhere, but not run here. `services`, `images` and
     `host_environment` are for containers; the embedded engine needs none of them. `registry` is
     asked for images before they are built. With `offline` nothing is fetched or built. `profile` is
-    what computes on the cards, and `combination` the versions that its images are made of.
+    what computes on the cards, and `combination` the versions that its images are made of. `page`
+    is the profile's own web page, None for a profile without one.
     """
 
     schema: int = 1
@@ -246,6 +264,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     offline: bool = False
     profile: Profile = "translated"
     combination: str | None = None
+    page: PagePlan | None = None
 
     @property
     def gpu(self) -> GpuDevice | None:

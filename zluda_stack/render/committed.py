@@ -24,6 +24,8 @@ def render_committed(catalog: Catalog) -> dict[str, str]:
     """
     gpu = gpu_plans(catalog, Settings())[0]
     native = gpu_plans(catalog, Settings(profile="native"))[0]
+    with_page = Settings(profile="webui")
+    webui = (gpu_plans(catalog, with_page)[0], cpu_plan(catalog, with_page))
     selftest = selftest_image(gpu)
     committed = {
         "compose/host-env.sh": render_host_env(catalog),
@@ -31,7 +33,7 @@ def render_committed(catalog: Catalog) -> dict[str, str]:
         FIT_TABLE: render_fit_table(catalog),
         "compose/selftest.yml": render_compose(selftest_plan(gpu)),
     }
-    for plan in (cpu_plan(catalog, Settings()), gpu, native):
+    for plan in (cpu_plan(catalog, Settings()), gpu, native, *webui):
         kept = {compose_path(plan), *map(dockerfile, plan.images)}
         rendered = render_project(plan)
         committed |= {path: rendered[path] for path in sorted(kept)}

@@ -12,7 +12,9 @@ from zluda_stack import keys
 from zluda_stack.engines.docker.state import StackFolder
 from zluda_stack.errors import HostProblem
 from zluda_stack.files import write_atomic
+from zluda_stack.page_login import read_login
 from zluda_stack.plan.endpoint_service import CERTIFICATE, KEY
+from zluda_stack.plan.page import LOGIN
 from zluda_stack.plan.types import Plan
 from zluda_stack.render.environment import quote
 from zluda_stack.tls import read_pem
@@ -80,6 +82,8 @@ def _content(secret: str, plan: Plan) -> str:
     """What the file of `secret` must hold. Raises HostProblem when the user's own is not there."""
     if secret == _KEY_HASHES:
         return keys.accepted(plan.name)
+    if secret == LOGIN and plan.page is not None and plan.page.login is not None:
+        return read_login(plan.page.login)
     tls = plan.endpoint.tls
     if tls is None or secret not in (CERTIFICATE, KEY):
         raise KeyError(f"no service may ask for the secret {secret}")

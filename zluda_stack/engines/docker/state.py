@@ -85,16 +85,21 @@ def running_stacks(stacks_dir: Path) -> tuple[RunningStack, ...]:
             port = msgspec.json.decode(mark.read_bytes(), type=Mark).port
         except (OSError, msgspec.MsgspecError):
             continue
-        folder = StackFolder(mark.parent)
-        found.append(RunningStack(name=mark.parent.name, port=port, free_bytes=_free(folder)))
+        plan = read_plan(StackFolder(mark.parent))
+        found.append(
+            RunningStack(
+                name=mark.parent.name,
+                port=port,
+                page_port=None if plan is None or plan.page is None else plan.page.port,
+                free_bytes={} if plan is None else _free(plan),
+            )
+        )
     return tuple(found)
 
 
-def _free(folder: StackFolder) -> dict[str, int]:
-    plan = read_plan(folder)
-    cards = () if plan is None else plan.gpus
+def _free(plan: Plan) -> dict[str, int]:
     return {
         gpu.pci: gpu.free_bytes
-        for gpu in cards
+        for gpu in plan.gpus
         if gpu.pci is not None and gpu.free_bytes is not None
     }
