@@ -19,6 +19,7 @@ from zluda_stack.errors import HostProblem
 from zluda_stack.files import write_atomic
 from zluda_stack.host.facts import RunningStack
 from zluda_stack.lock import pins_of_all
+from zluda_stack.plan.changes import changes
 from zluda_stack.plan.types import Plan, Service, to_json
 from zluda_stack.render.compose import compose_path, render_compose
 from zluda_stack.render.project import render_project
@@ -193,3 +194,11 @@ def test_all_that_its_images_are_made_of_is_in_the_lock() -> None:
     names = [pin.where for pin in found.values() if pin.kind == "file"]
     assert any("torch-2.10.0" in name for name in names)
     assert any("python-build-standalone" in name for name in names)
+
+
+def test_a_login_that_is_not_given_again_is_told() -> None:
+    said = [str(one) for one in changes(on_cpu(webui_login="/etc/page"), on_cpu())]
+    assert said == ["login of the page /etc/page -> none (webui_login is not set any more)"]
+    assert "page http://127.0.0.1:7860 -> none" in " ".join(
+        str(one) for one in changes(on_cpu(), plan_for(machine(), gpu="none", engine="docker"))
+    )

@@ -322,6 +322,8 @@ def _self_test(plan: Plan, *, show: bool) -> tuple[Check, ...]:
 def _print_ready(plan: Plan, *, untouched: bool) -> None:
     verb = "Already running" if untouched else "Running"
     output.say(f"{verb}: {plan.endpoint.url} serves {' and '.join(plan.served)}")
+    if plan.page is not None:
+        output.say(f"Its page: {plan.page.url}")
     output.say()
     next_steps = {
         f'eval "$({command("connect env", plan.name)})"': "point your tools at it",

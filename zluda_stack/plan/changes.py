@@ -49,11 +49,17 @@ def _told(plan: Plan) -> dict[str, str]:
         "queue": str(endpoint.queue or "the endpoint's own"),
         "slots": str(endpoint.slots or "those of the server"),
         "profile": plan.profile,
+        "page": "none" if plan.page is None else plan.page.url,
+        "login of the page": (None if plan.page is None else plan.page.login) or "none",
         "model": ", ".join(model.path or model.name for model in plan.models),
         "context": ", ".join(f"{model.context} tokens" for model in plan.models),
         "cards": ", ".join(gpu.render_node or gpu.target for gpu in plan.gpus) or "none",
         "threads": str(plan.threads or "the server's own"),
     }
+
+
+def _has_login(plan: Plan) -> bool:
+    return plan.page is not None and plan.page.login is not None
 
 
 def _files(tls: Tls | None) -> str:
@@ -69,5 +75,6 @@ def _no_longer_set(before: Plan, after: Plan) -> dict[str, str]:
         "web pages": ("allow_origins", bool(was.origins) and not becomes.origins),
         "queue": ("queue", was.queue is not None and becomes.queue is None),
         "slots": ("slots", was.slots is not None and becomes.slots is None),
+        "login of the page": ("webui_login", _has_login(before) and not _has_login(after)),
     }
     return {what: setting for what, (setting, is_gone) in gone.items() if is_gone}
