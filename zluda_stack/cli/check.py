@@ -79,7 +79,7 @@ def check(
     code = cuda.zluda_code()
     capability = _capability(zluda_cc or code.compute_capability)
     world = World.of(coverage.load(), cuda.cuda_libraries(), code)
-    sources = [_source(path, python) for path in paths]
+    sources = [source(path, python) for path in paths]
     with ExitStack() as stack:
 
         def look(path: Path, name: str) -> FileFacts:
@@ -125,7 +125,18 @@ def _capability(text: str) -> int:
     return int(major) * 10 + int(minor or 0)
 
 
-def _source(path: str, python: str | None) -> Source:
+def examined(found: Source) -> Report:
+    """What there is to say of `found` on ZLUDA as it is, for other commands."""
+    from zluda_stack.catalog import coverage, cuda
+    from zluda_stack.check.inspect import World, inspect
+
+    code = cuda.zluda_code()
+    world = World.of(coverage.load(), cuda.cuda_libraries(), code)
+    capability = _capability(code.compute_capability)
+    return _report(world, [found], capability, lambda path, name: inspect(world, path, name))
+
+
+def source(path: str, python: str | None) -> Source:
     """What `path` means: something on the disk, an installed package, a local image.
 
     A name with a tag or a digest, which no package has, is an image.

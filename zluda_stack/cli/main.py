@@ -53,6 +53,7 @@ SECTIONS: dict[str, dict[str, Entry]] = {
         "keys": Entry(f"{_CLI}.keys:keys", "Give others keys to the stack, with limits."),
     },
     "CUDA programs": {
+        "advise": Entry(f"{_CLI}.advise:advise", "Say which way to take, and why."),
         "check": Entry(f"{_CLI}.check:check", "Say whether a CUDA program will run on ZLUDA."),
         "run": Entry(f"{_CLI}.run:run", "Run a CUDA program on the GPU, in a container."),
         "adapt": Entry(f"{_CLI}.adapt:adapt", "Make an image find ZLUDA."),

@@ -74,6 +74,14 @@ _MEANINGS: tuple[tuple[re.Pattern[str], str, Severity, str], ...] = tuple(
 )
 
 
+_OF_CUDA = (".cu", ".cuh")
+_INCLUDES_CUDA = re.compile(
+    r"^[^\S\n]*#[^\S\n]*include[^\S\n]*[<\"]"
+    r"(?:cuda|cu(?:blas|complex|dnn|fft|rand|solver|sparse)|cub/|nccl|nvrtc)",
+    re.MULTILINE | re.IGNORECASE,
+)
+
+
 class Converted(Struct, frozen=True):
     """A name of CUDA that was converted, how often it stands in the source, and its library.
 
@@ -122,6 +130,11 @@ def conversion(source: str, told: str, facts: Porting) -> Conversion:
         to_do=tuple(one for one in places if one.severity is not Severity.LOOK_AT),
         to_look_at=tuple(one for one in places if one.severity is Severity.LOOK_AT),
     )
+
+
+def is_to_convert(name: str, text: str) -> bool:
+    """True for a file of CUDA's own kind, and for C or C++ that includes a header of CUDA's."""
+    return name.endswith(_OF_CUDA) or _INCLUDES_CUDA.search(text) is not None
 
 
 def note(conversion: Conversion) -> str:

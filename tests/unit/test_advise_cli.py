@@ -1,0 +1,241 @@
+"""`zluda-stack advise` as it is typed: hosts, programs, sources, projects and models."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.unit.command_line import CASES, Outcome, run, settle, write
+from tests.unit.cuda_programs import cubin, library, module, needs_compiler
+from tests.unit.fat_binaries import container
+from tests.unit.gguf_shapes import SHAPES, write_shape
+from tests.unit.planning import configured, host
+from zluda_stack.advise.decide import decide
+from zluda_stack.advise.question import Question, Subject
+from zluda_stack.advise.situation import situation
+from zluda_stack.catalog.advice import advice
+from zluda_stack.catalog.load import load
+from zluda_stack.errors import ExitCode
+
+RADEON = "radeon-rx-7900-xtx"
+KERNEL = "__global__ void k(int *x) { %s }\nint main() { k<<<1, 1>>>(0); cudaFree(0); }\n"
+
+
+@pytest.fixture(autouse=True)
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    return settle(tmp_path, monkeypatch)
+
+
+def advise(*arguments: str, host: str = RADEON) -> Outcome:
+    return run("advise", *arguments, "--host-facts", str(CASES / f"{host}.json"))
+
+
+def code(*arguments: str, host: str = RADEON) -> str:
+    outcome = advise(*arguments, "--json", host=host)
+    assert outcome.code == ExitCode.OK, outcome.out
+    found: str = outcome.json["advice"]["code"]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("machine", "expected"),
+    [
+        (RADEON, "overview-both"),
+        ("rx-6700-xt-gfx1031", "overview-both"),
+        ("two-rx-7900-xtx", "overview-both"),
+        ("rx-7900-xtx-beside-nvidia", "overview-both"),
+        ("igpu-gfx1036-and-dgpu-gfx1201", "overview-both"),
+        ("eight-mi300x-gfx942", "overview-native-only"),
+        ("radeon-vii-gfx906", "overview-native-only"),
+        ("rx-580-gfx803", "overview-vulkan"),
+        ("vega-apu-gfx90c", "overview-vulkan"),
+        ("igpu-gfx1036-alone", "overview-vulkan"),
+        ("bc-250-gfx1013", "overview-vulkan"),
+        ("nvidia-only", "nvidia-only"),
+        ("laptop-without-gpu-or-docker", "overview-without-card"),
+        ("wsl2", "overview-without-card"),
+        ("intel-graphics", "overview-without-card"),
+        ("amd-card-without-kfd", "card-out-of-reach"),
+        ("kfd-without-dri", "card-out-of-reach"),
+        ("lxc-hidden-node", "card-out-of-reach"),
+    ],
+)
+def test_what_is_open_on_a_machine(machine: str, expected: str) -> None:
+    assert code(host=machine) == expected
+
+
+def test_every_machine_gets_something_to_do() -> None:
+    catalog, book, settings = load(), advice(), configured()
+    for name in sorted(path.stem for path in CASES.glob("*.json")):
+        found = situation(host(name), settings, catalog, None)
+        asked = Question(situation=found, subject=Subject(subject="overview"))
+        first = decide(asked, book).ways[0]
+        assert first.commands or first.elsewhere, name
+
+
+@pytest.mark.parametrize("name", [RADEON, "eight-mi300x-gfx942", "rx-7900-xtx-beside-nvidia"])
+def test_the_answer_is_short(name: str) -> None:
+    told = advise(host=name).out
+    assert len(told.splitlines()) < 25
+    assert "\n   $ " in told
+
+
+def test_a_card_that_is_not_here_is_named() -> None:
+    outcome = advise("--gpu", "MI210", host="laptop-without-gpu-or-docker")
+    assert "zluda-stack up --profile native --gpu gfx90a" in outcome.out
+    assert code("--gpu", "rx 580") == "overview-vulkan"
+    assert code("--gpu", "gfx1100") == "overview-both"
+    wrong = advise("--gpu", "rx7900")
+    assert wrong.code == ExitCode.USAGE
+    assert "gfx1100" in wrong.err
+
+
+def test_a_closed_program_is_checked_and_told_with_its_gaps(project: Path) -> None:
+    path = write(project / "notes", "no program")
+    assert code(str(path)) == "program-unjudged"
+
+
+@needs_compiler
+def test_programs_by_their_verdict(project: Path) -> None:
+    good = library(project / "libgood.so", container(module()))
+    real = library(project / "libreal.so", container(cubin("_Z3addPf", sm=86)))
+    gaps = library(project / "libgaps.so", container(module(sm=86)))
+    assert code(str(good)) == "program-likely"
+    assert code(str(real)) == "program-cannot"
+    assert code(str(gaps)) == "program-gaps"
+    assert code(str(good), "--task", "production") == "program-for-good"
+    assert code(str(good), host="radeon-vii-gfx906") == "program-native-only"
+    assert code("/bin/ls") == "program-without-cuda"
+    told = advise(str(gaps)).out
+    assert "may run, with gaps; 1 gap in 1 file" in told
+    assert "ZSC202" in told
+    assert f"zluda-stack run -- {gaps}" in told
+
+
+@needs_compiler
+def test_a_folder_of_programs_is_no_folder_of_sources(project: Path) -> None:
+    library(project / "app" / "libgood.so", container(module()))
+    assert code("app") == "program-likely"
+    write(project / "app" / "x.cu", KERNEL % "")
+    assert code("app") == "source-clean"
+
+
+def test_sources_are_counted(project: Path) -> None:
+    write(project / "src" / "a.cu", KERNEL % 'asm("trap;");')
+    write(project / "src" / "lib" / "b.cuh", "__device__ int f(int x) { return __vadd4(x, x); }\n")
+    write(project / "src" / ".git" / "c.cu", KERNEL % "")
+    write(project / "src" / "CMakeLists.txt", "enable_language(CUDA)\n")
+    outcome = advise("src", "--json").json
+    assert outcome["advice"]["code"] == "source-hard"
+    tree = outcome["seen"]["tree"]
+    assert (tree["files"], tree["lines"], tree["kernels"]) == (2, 3, 1)
+    kinds = {kind["kind"]: kind["count"] for kind in tree["kinds"]}
+    assert kinds == {"inline-ptx": 1, "packed-integers": 1, "cmake-cuda": 1}
+    assert tree["findings"][0]["file"] == "a.cu"
+    told = advise("src").out
+    assert "2 files with CUDA, 3 lines, 1 kernel" in told
+    assert "1 of 1 call of CUDA's functions" in told
+    assert "not convertible: inline PTX, 1 in 1 file, first a.cu:1; instead: abort()" in told
+    assert "zluda-stack toolbox hipify src" in told
+
+
+def test_one_source_and_other_tasks(project: Path) -> None:
+    write(project / "a.cu", KERNEL % "")
+    assert code("a.cu") == "source-clean"
+    assert code("a.cu", "--task", "try") == "source-try"
+    assert code("a.cu", host="rx-580-gfx803") == "source-unserved"
+    write(project / "b.cpp", "int main() {}\n")
+    assert code("b.cpp") == "source-without-cuda"
+
+
+def test_sources_with_a_hip_build_keep_it(project: Path) -> None:
+    write(project / "src" / "a.cu", KERNEL % "")
+    write(project / "src" / "hip.h", "#include <hip/hip_runtime.h>\n")
+    assert code("src") == "source-own-hip"
+
+
+def test_python_projects_get_the_builds_for_rocm(project: Path) -> None:
+    write(project / "p" / "requirements.txt", "torch\nvllm\n")
+    assert code("p") == "python-rocm"
+    assert code("p", "--gpu", "gfx1030") == "python-partly"
+    told = advise("p").out
+    assert "PyTorch: wheels for ROCm" in told
+    assert "$ pip install torch torchvision --index-url" in told
+    assert "vLLM: wheels for Python 3.12 and images, ROCm 6.3 or newer" in told
+    write(project / "p" / "requirements.txt", "rich\n")
+    write(project / "p" / "x.py", "import os\n")
+    assert code("p/x.py") == "source-without-cuda"
+
+
+def test_a_project_of_both_is_told_of_both(project: Path) -> None:
+    write(project / "p" / "setup.py", "install_requires=['torch']\n")
+    write(project / "p" / "k.cu", KERNEL % "")
+    outcome = advise("p").out
+    assert code("p") == "source-extension"
+    assert "Python packages for a card: PyTorch (setup.py)" in outcome
+
+
+@pytest.mark.parametrize(
+    ("machine", "expected"),
+    [
+        (RADEON, "model-native-first"),
+        ("radeon-vii-gfx906", "model-native-only"),
+        ("rx-580-gfx803", "model-vulkan"),
+        ("laptop-without-gpu-or-docker", "model-without-card"),
+        ("nvidia-only", "nvidia-only"),
+    ],
+)
+def test_a_model_of_the_catalogue(machine: str, expected: str) -> None:
+    assert code("qwen2.5-coder-7b", host=machine) == expected
+
+
+def test_a_model_is_weighed_against_the_card() -> None:
+    told = advise("qwen2.5-coder-7b").out
+    assert "native: up to " in told
+    assert "zluda-stack up --profile native --model qwen2.5-coder-7b" in told
+    assert code("codellama-34b", host="rx-5500m-gfx1012") == "model-too-large"
+
+
+def test_a_file_of_a_model(project: Path) -> None:
+    path = write_shape(project / "my model.gguf", SHAPES["qwen2"])
+    told = advise(str(path)).out
+    assert f"--model '{path}'" in told
+    bad = advise(str(write(project / "bad.gguf", "no")))
+    assert (bad.code, "whole GGUF file" in bad.err) == (ExitCode.HOST, True)
+
+
+def test_a_package_by_its_name() -> None:
+    assert code("torch") == "python-rocm"
+    assert code("tensorrt") == "python-partly"
+
+
+def test_what_is_nothing_is_told_with_the_nearest_model() -> None:
+    wrong = advise("qwen2.5-coder-7")
+    assert wrong.code == ExitCode.USAGE
+    assert "Did you mean qwen2.5-coder-7b?" in wrong.err
+    assert advise("").code == ExitCode.USAGE
+    assert advise("./missing").code == ExitCode.USAGE
+
+
+def test_every_way_has_reason_evidence_source_and_date() -> None:
+    for machine in (RADEON, "eight-mi300x-gfx942", "laptop-without-gpu-or-docker"):
+        ways: list[Any] = advise("--json", host=machine).json["advice"]["ways"]
+        for way in ways:
+            assert way["why"]
+            assert way["evidence"]
+            assert way["provenance"]["source"]
+            assert way["provenance"]["date"]
+
+
+def test_names_do_not_steer_the_terminal(project: Path) -> None:
+    write(project / "src" / "a\x1b[31m.cu", KERNEL % 'asm("trap;");')
+    assert "\x1b" not in advise("src").out
+
+
+def test_what_is_too_large_to_be_a_source_is_counted(project: Path) -> None:
+    write(project / "src" / "a.cu", KERNEL % "")
+    os.truncate(write(project / "src" / "b.cu", "x"), 5 << 20)
+    assert "1 file could not be read, or had more than 4 MiB" in advise("src").out

@@ -1,0 +1,142 @@
+"""The decision: which rule holds, which of its ways are open, in which order and why. Pure."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+
+from msgspec import Struct
+
+from zluda_stack.advise.question import Question
+from zluda_stack.catalog.advice import Book, Condition, Path, Rule, Way
+from zluda_stack.catalog.packages import RocmPackage, Support
+from zluda_stack.catalog.schema import Evidence, Provenance
+
+
+class OpenWay(Struct, frozen=True, kw_only=True):
+    """A way that is open, as it is told: `commands` are this program's, `elsewhere` others'."""
+
+    name: str
+    path: Path
+    title: str
+    why: str
+    commands: tuple[str, ...]
+    elsewhere: tuple[str, ...]
+    details: tuple[str, ...]
+    evidence: Evidence
+    provenance: Provenance
+
+
+class ClosedWay(Struct, frozen=True):
+    """A way of the rule that is not open here, and the word that closes it."""
+
+    name: str
+    because: str
+
+
+class Advice(Struct, frozen=True, kw_only=True):
+    """The answer; the first of `ways` is what to take. `code` is the rule's name."""
+
+    code: str
+    path: Path
+    says: str
+    card: str
+    found: tuple[str, ...]
+    notes: tuple[str, ...]
+    ways: tuple[OpenWay, ...]
+    closed: tuple[ClosedWay, ...]
+
+
+def decide(question: Question, book: Book, packages: tuple[RocmPackage, ...] = ()) -> Advice:
+    """The advice for `question`; `packages` are those of a Python project.
+
+    Raises LookupError when no rule holds, or none of its ways is open: a fault of the book.
+    """
+    rule = rule_for(question, book)
+    named = [(name, book.ways[name]) for name in rule.ways]
+    ways = tuple(
+        _told(name, way, question, packages) for name, way in named if not _closing(way, question)
+    )
+    if not ways:
+        raise LookupError(f"no way of {rule.code} is open")
+    closed = ((name, _closing(way, question)) for name, way in named)
+    return Advice(
+        code=rule.code,
+        path=ways[0].path,
+        says=_filled(rule.says, question),
+        card=question.situation.card,
+        found=question.subject.found,
+        notes=question.situation.notes,
+        ways=ways,
+        closed=tuple(ClosedWay(name, because) for name, because in closed if because),
+    )
+
+
+def rule_for(question: Question, book: Book) -> Rule:
+    """The first rule that holds. Raises LookupError when there is none."""
+    for rule in book.rules:
+        if holds(rule.when, question):
+            return rule
+    raise LookupError("no rule holds")
+
+
+def holds(condition: Condition, question: Question) -> bool:
+    """True when every field of the condition has one of its values."""
+    return all(question.says(field) in values for field, values in condition.items())
+
+
+def _closing(way: Way, question: Question) -> str:
+    """The first word that closes `way`, empty for one that is open."""
+    for field, values in way.needs.items():
+        if question.says(field) not in values:
+            return f"{field} is {question.says(field)}"
+    if way.unless:
+        for field, values in way.unless.items():
+            if question.says(field) in values:
+                return f"{field} is {question.says(field)}"
+    return ""
+
+
+def _told(name: str, way: Way, question: Question, packages: tuple[RocmPackage, ...]) -> OpenWay:
+    is_packages = name == "packages"
+    own = tuple(one.install for one in packages if one.install) if is_packages else ()
+    return OpenWay(
+        name=name,
+        path=way.path,
+        title=way.title,
+        why=_filled(way.why, question),
+        commands=tuple(_filled(command, question) for command in way.commands),
+        elsewhere=way.elsewhere + own,
+        details=tuple(_details(packages, question)) if is_packages else (),
+        evidence=way.provenance.evidence,
+        provenance=way.provenance,
+    )
+
+
+def _details(packages: tuple[RocmPackage, ...], question: Question) -> Iterator[str]:
+    target = question.situation.target
+    for package in packages:
+        lacks = "" if serves(package, target) else f"; not for {target}"
+        word = {Support.NO: "no ROCm build"}.get(package.support, package.offers)
+        tail = f" ({package.offers})" if package.support is Support.NO else ""
+        yield f"{package.title}: {word}{tail}{lacks} [{package.provenance.evidence.value}]"
+
+
+def serves(package: RocmPackage, target: str) -> bool:
+    """True when there is something of the package for the target (any, where none is named)."""
+    return not (target and package.cards) or target in package.cards
+
+
+def _filled(text: str, question: Question) -> str:
+    """`text` with its places filled; what the user typed is quoted for a shell."""
+    situation, subject = question.situation, question.subject
+    name = shlex.quote(subject.name) if subject.name else "."
+    return text.format(
+        path=name,
+        card=situation.card,
+        target=situation.target,
+        problem=situation.problem,
+        gpu=f" --gpu {situation.target}" if situation.where == "named" else "",
+        model=f" --model {name}" if subject.subject == "model" and subject.name else "",
+        subject=f" {name}" if subject.name else "",
+    )

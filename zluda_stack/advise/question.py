@@ -1,0 +1,69 @@
+"""What a piece of advice depends on, as words, and the texts that it is filled with."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import Struct
+
+YesNo = Literal["yes", "no"]
+Task = Literal["try", "production", "train", "port", "new", "serve"]
+TASKS: tuple[Task, ...] = ("try", "production", "train", "port", "new", "serve")
+
+
+class Situation(Struct, frozen=True, kw_only=True):
+    """The card that is meant, and what serves it.
+
+    `where` is here, named (by --gpu, and not here) or nowhere. `zluda` and `native` are none where
+    there is no card; `native` is vulkan for a card without ROCm kernels. `nvidia` is whether such
+    a card is on the bus, `trouble` whether the card is out of reach, because of `problem`.
+    `memory` is whether the card's is known, `free` how much of it (bytes) a program can have.
+    """
+
+    where: Literal["here", "named", "nowhere"]
+    zluda: Literal["yes", "no", "none"]
+    native: Literal["rocm", "vulkan", "none"]
+    nvidia: YesNo = "no"
+    trouble: YesNo = "no"
+    memory: YesNo = "no"
+    target: str = ""
+    card: str = "no AMD card"
+    problem: str = ""
+    free: int | None = None
+    notes: tuple[str, ...] = ()
+
+
+class Subject(Struct, frozen=True, kw_only=True):
+    """What is asked about; a field is "-" where it says nothing.
+
+    `form` is how a program comes, `verdict` that of `check`. `code` is whether sources hold CUDA
+    or have a HIP build, `stays` the worst that hipify leaves behind. `packages` is how many of a
+    Python project's packages have ROCm builds for the card, `package` whether the program is such a
+    package. `name` is as the user typed it; `found` is what was found, for people.
+    """
+
+    subject: Literal["overview", "program", "source", "python", "model"]
+    name: str = ""
+    form: Literal["binary", "folder", "wheel", "package", "image", "-"] = "-"
+    verdict: Literal["likely", "gaps", "cannot", "unjudged", "no-cuda", "replaced", "-"] = "-"
+    code: Literal["cuda", "own-hip", "none", "-"] = "-"
+    stays: Literal["none", "by-hand", "not-convertible", "-"] = "-"
+    packages: Literal["all", "some", "none", "-"] = "-"
+    package: Literal["yes", "no", "-"] = "-"
+    fits: Literal["yes", "no", "unknown", "-"] = "-"
+    found: tuple[str, ...] = ()
+
+
+class Question(Struct, frozen=True, kw_only=True):
+    """All that a decision sees."""
+
+    situation: Situation
+    subject: Subject
+    task: Task | None = None
+
+    def says(self, field: str) -> str:
+        """The word that stands in the field `field` of any of the three."""
+        if field == "task":
+            return self.task or "none"
+        holder = self.situation if hasattr(self.situation, field) else self.subject
+        return str(getattr(holder, field))

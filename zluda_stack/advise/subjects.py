@@ -1,0 +1,164 @@
+"""What was found of the thing that is asked about, as a Subject. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Literal
+
+from zluda_stack.advise.decide import serves
+from zluda_stack.advise.question import Situation, Subject
+from zluda_stack.catalog.packages import RocmPackage, Support
+from zluda_stack.catalog.porting import Severity
+from zluda_stack.check.gaps import Severity as GapSeverity
+from zluda_stack.check.judge import Verdict
+from zluda_stack.check.report import Report
+from zluda_stack.models.architecture import Architecture
+from zluda_stack.models.fit import BATCHES, CELLS, Serving
+from zluda_stack.models.fit_report import longest_context
+from zluda_stack.models.flash import as_served
+from zluda_stack.port.python import Asked
+from zluda_stack.port.tree import Kind, Tree
+from zluda_stack.settings import Profile
+
+Form = Literal["binary", "folder", "wheel", "package", "image"]
+_VERDICTS: dict[Verdict, Literal["likely", "gaps", "cannot", "unjudged", "no-cuda", "replaced"]] = {
+    Verdict.LIKELY: "likely",
+    Verdict.GAPS: "gaps",
+    Verdict.CANNOT: "cannot",
+    Verdict.UNJUDGED: "unjudged",
+    Verdict.NO_CUDA: "no-cuda",
+    Verdict.REPLACED: "replaced",
+}
+_MOST_KINDS = 6
+_MOST_GAPS = 3
+_LONGEST = 90
+
+
+def of_program(name: str, form: Form, report: Report, package: RocmPackage | None) -> Subject:
+    """A program by what `check` says of it; `package` is what it is of, where that is known."""
+    return Subject(
+        subject="program",
+        name=name,
+        form=form,
+        verdict=_VERDICTS[report.verdict],
+        package="yes" if package is not None and package.support is not Support.NO else "no",
+        found=tuple(_of_report(report)),
+    )
+
+
+def _of_report(report: Report) -> Iterator[str]:
+    gaps = [
+        gap for file in report.files for gap in file.gaps if gap.severity is not GapSeverity.NOTE
+    ]
+    many = f"; {_n(len(gaps), 'gap')} in {_n(len(report.files), 'file')}" if gaps else ""
+    yield f"check, on ZLUDA {report.zluda_commit[:8]}: {report.verdict.value}{many}"
+    for gap in gaps[:_MOST_GAPS]:
+        yield f"  {gap.id} {_short(gap.text)}"
+    if len(gaps) > _MOST_GAPS:
+        yield f"  and {len(gaps) - _MOST_GAPS} more"
+
+
+def of_sources(name: str, tree: Tree, asked: Sequence[Asked], situation: Situation) -> Subject:
+    """A folder or file of sources: CUDA C++, a Python project, or both."""
+    packages = tuple(each.package for each in asked)
+    worst: Literal["none", "by-hand", "not-convertible"] = "none"
+    if tree.count(Severity.NOT_CONVERTIBLE):
+        worst = "not-convertible"
+    elif tree.count(Severity.BY_HAND):
+        worst = "by-hand"
+    code: Literal["cuda", "own-hip", "none"] = "cuda" if tree.files else "none"
+    if tree.own_hip and tree.files:
+        code = "own-hip"
+    is_python = code == "none" and bool(packages)
+    return Subject(
+        subject="python" if is_python else "source",
+        name=name,
+        code=code,
+        stays=worst,
+        packages=_how_many(packages, situation.target),
+        found=(*_of_tree(tree), *_of_packages(asked)),
+    )
+
+
+def of_package(name: str, package: RocmPackage, situation: Situation) -> Subject:
+    """A Python package by its name alone."""
+    return Subject(
+        subject="python",
+        name=name,
+        packages=_how_many((package,), situation.target),
+    )
+
+
+def _how_many(packages: Sequence[RocmPackage], target: str) -> Literal["all", "some", "none"]:
+    if not packages:
+        return "none"
+    there = [one.support is not Support.NO and serves(one, target) for one in packages]
+    return "all" if all(there) else "some"
+
+
+def _of_packages(asked: Iterable[Asked]) -> Iterator[str]:
+    names = [f"{each.package.title} ({each.file})" for each in asked]
+    if names:
+        yield f"Python packages for a card: {', '.join(names)}"
+
+
+def _of_tree(tree: Tree) -> Iterator[str]:
+    if not tree.files:
+        return
+    yield (
+        f"{_n(tree.files, 'file')} with CUDA, {_n(tree.lines, 'line')}, "
+        f"{_n(tree.kernels, 'kernel')}"
+    )
+    if tree.own_hip:
+        yield f"a HIP build of its own: {', '.join(tree.own_hip[:2])}"
+    calls = tree.calls
+    if calls.total:
+        called = _n(calls.total, "call")
+        yield f"{calls.convertible} of {called} of CUDA's functions have a counterpart"
+    for kind in tree.kinds[:_MOST_KINDS]:
+        yield f"  {_kind(kind)}"
+    if len(tree.kinds) > _MOST_KINDS:
+        yield f"  and {len(tree.kinds) - _MOST_KINDS} more kinds"
+    if tree.unread:
+        yield f"{_n(tree.unread, 'file')} could not be read, or had more than 4 MiB"
+
+
+def _kind(kind: Kind) -> str:
+    instead = f"; instead: {kind.instead}" if kind.instead else ""
+    where = f"{kind.count} in {_n(kind.files, 'file')}, first {kind.first}"
+    return f"{kind.severity.value}: {kind.title}, {where}{instead}"
+
+
+def of_model(name: str, architecture: Architecture | None, situation: Situation) -> Subject:
+    """A model to serve, and whether it fits the card that is meant."""
+    if architecture is None or situation.free is None:
+        fits: Literal["yes", "no", "unknown"] = "unknown"
+        return Subject(subject="model", name=name, fits=fits)
+    ways: list[Profile] = []
+    if situation.zluda == "yes":
+        ways.append("translated")
+    if situation.native == "rocm":
+        ways.append("native")
+    longest = {way: _longest(architecture, way, situation.free) for way in ways}
+    return Subject(
+        subject="model",
+        name=name,
+        fits="no" if ways and not any(longest.values()) else "yes",
+        found=tuple(
+            f"{way}: {'it does not fit' if not tokens else f'up to {tokens} tokens fit'}"
+            for way, tokens in longest.items()
+        ),
+    )
+
+
+def _longest(architecture: Architecture, profile: Profile, free: int) -> int | None:
+    serving = as_served(architecture, Serving(context=CELLS, batch=BATCHES[-1]), profile)
+    return longest_context(architecture, serving, free)
+
+
+def _n(count: int, what: str) -> str:
+    return f"{count} {what}{'s' * (count != 1)}"
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "..."

@@ -1,0 +1,115 @@
+"""`advise`: which way to take, why, and with which command to begin."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+import click
+
+from zluda_stack.cli import context, output
+from zluda_stack.cli.options import json_option
+from zluda_stack.errors import UsageError
+from zluda_stack.program import as_typed
+
+if TYPE_CHECKING:
+    from zluda_stack.advise.decide import Advice, OpenWay
+    from zluda_stack.advise.looking import Seen
+    from zluda_stack.advise.question import Situation, Task
+    from zluda_stack.check.report import Report
+
+# As zluda_stack.advise.question has them, which --help need not import.
+_TASKS = ("try", "production", "train", "port", "new", "serve")
+
+
+@click.command()
+@click.argument("thing", required=False, metavar="[PATH|MODEL|PACKAGE|IMAGE]")
+@click.option("--task", type=click.Choice(_TASKS), help="What it is for.")
+@click.option("--gpu", metavar="TARGET", help="A card by its gfx target or product name.")
+@json_option
+@click.pass_context
+def advise(
+    ctx: click.Context, *, thing: str | None, task: str | None, gpu: str | None, as_json: bool
+) -> None:
+    """Say which way to take: ZLUDA, a native build, a port or something else, and why.
+
+    It looks at a program, wheel or image as `check` does, at CUDA sources for what hipify cannot
+    convert, at a Python project for packages that have ROCm builds, at a model for whether it
+    fits. Without any of them it looks at this machine.
+    """
+    from zluda_stack.advise.decide import decide
+    from zluda_stack.advise.question import Question
+    from zluda_stack.catalog.advice import advice
+
+    if thing == "":
+        raise UsageError("a path is empty", "The current folder is `.`.")
+    situation = _situation(ctx, gpu)
+    seen = _seen(situation, thing, task)
+    wish = cast("Task | None", task)
+    question = Question(situation=situation, subject=seen.subject, task=wish)
+    told = decide(question, advice(), seen.packages)
+    if as_json:
+        output.print_json({"advice": told, "situation": situation, "seen": seen, "task": task})
+    else:
+        _print(told)
+
+
+def _situation(ctx: click.Context, gpu: str | None) -> Situation:
+    from zluda_stack.advise.situation import situation
+
+    configured = context.configured(ctx, {})
+    facts = context.facts(ctx, configured.settings)
+    return situation(facts, configured, context.catalog(), gpu)
+
+
+def _seen(situation: Situation, thing: str | None, task: str | None) -> Seen:
+    from zluda_stack import paths
+    from zluda_stack.advise.looking import Looker, Seen
+    from zluda_stack.advise.question import Subject
+    from zluda_stack.models.store import Store
+
+    if thing is None:
+        subject = Subject(subject="model" if task == "serve" else "overview", fits="unknown")
+        return Seen(subject=subject)
+    looker = Looker(
+        situation=situation,
+        catalog=context.catalog(),
+        store=Store(paths.model_store()),
+        examine=_examined,
+    )
+    return looker.at(thing)
+
+
+def _examined(thing: str) -> Report:
+    from zluda_stack.cli import check
+
+    return check.examined(check.source(thing, None))
+
+
+def _print(told: Advice) -> None:
+    is_target = told.says.startswith("gfx")
+    output.heading((told.says if is_target else told.says[:1].upper() + told.says[1:]) + ".")
+    for line in (*told.found, *told.notes):
+        output.say(_shown(line))
+    for number, way in enumerate(told.ways, start=1):
+        output.say()
+        _print_way(number, way)
+    output.say()
+    output.say(f"Card: {told.card}. With --json: the sources and their dates, and all findings.")
+
+
+def _print_way(number: int, way: OpenWay) -> None:
+    output.say(f"{number}. {_shown(way.title)}: {_shown(way.why)} ({way.evidence.value})")
+    for detail in way.details:
+        output.say(f"   {detail}")
+    for command in (*way.commands, *way.elsewhere):
+        output.say(f"   $ {_typed(command)}")
+
+
+def _typed(command: str) -> str:
+    """The command as the user can type it."""
+    return as_typed(f"`{command}")[1:]
+
+
+def _shown(text: str) -> str:
+    """`text` with nothing that steers a terminal: names come from files that others made."""
+    return "".join(char if char.isprintable() else "�" for char in text)
