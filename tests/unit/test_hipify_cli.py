@@ -114,6 +114,25 @@ def test_a_source_through_a_link_is_the_source(project: Path) -> None:
     assert (project / "plain.cu").read_bytes() == PLAIN
 
 
+def test_of_a_folder_the_sources_with_cuda_are_converted(project: Path) -> None:
+    texts = {
+        "src/kernel.cu": "",
+        "src/own/kernel.cuh": "",
+        "src/host.cpp": '#include <iostream>\n  #  include "cuda_runtime.h"\n',
+        "src/blas.h": "#include <cublas_v2.h>\n",
+        "src/other.cpp": "#include <vector>\n#include <customer.h>\n",
+        "src/.venv/lib.cu": "",
+        "src/kernel.cu.prehip": "",
+    }
+    for name, text in texts.items():
+        (project / name).parent.mkdir(parents=True, exist_ok=True)
+        (project / name).write_text(text)
+    told = hipify("--json", "src", "src/kernel.cu")
+    assert [one["source"] for one in told.json["files"]] == [
+        *("src/blas.h", "src/host.cpp", "src/kernel.cu", "src/own/kernel.cuh"),
+    ]
+
+
 def test_json_has_every_place(project: Path) -> None:
     told = hipify("--json", "plain.cu", "ptx.cu")
     assert told.code == ExitCode.GAPS
@@ -136,7 +155,7 @@ def test_bytes_that_are_no_utf_8_come_through(project: Path) -> None:
     ("words", "code", "hint"),
     [
         (("nothing.cu",), ExitCode.USAGE, "there is no nothing.cu"),
-        (("folder",), ExitCode.USAGE, "folder/*.cu"),
+        (("folder",), ExitCode.USAGE, "no CUDA source in folder"),
         (("-o", "x", "plain.cu", "ptx.cu"), ExitCode.USAGE, "for one source"),
         (("-o", "x", "--check", "plain.cu"), ExitCode.USAGE, "exclude each other"),
         (("--in-place", "--check", "plain.cu"), ExitCode.USAGE, "exclude each other"),

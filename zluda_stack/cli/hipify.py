@@ -67,11 +67,12 @@ def hipify(
 ) -> None:
     """Convert CUDA sources to HIP, and say what could not be converted, line by line.
 
-    SOURCE.hip is written beside each SOURCE. What hipify-perl leaves in silence, such as inline
-    PTX, is looked for too. Exit code 6 when anything is left to do by hand: the result is
-    written all the same, with a note of it at its top.
+    SOURCE.hip is written beside each SOURCE; of a folder those with CUDA are taken. What
+    hipify-perl leaves in silence, such as inline PTX, is looked for too. Exit code 6 when anything
+    is left to do by hand: the result is written all the same, with a note of it at its top.
     """
     way = Way(out=out, in_place=in_place, check=check, force=force)
+    sources = tuple(dict.fromkeys(name for given in sources for name in _sources(given)))
     _require_sensible(way, sources, as_json=as_json)
     read = {name: _read(name) for name in sources}
     options = in_toolbox.options_of(ctx)
@@ -88,6 +89,23 @@ def hipify(
         output.print_json({"files": [_facts(one) for one in done], "left_to_do": left})
     if left:
         ctx.exit(ExitCode.GAPS)
+
+
+def _sources(given: str) -> list[str]:
+    """The file `given`, or the sources with CUDA below that folder. Raises UsageError."""
+    from zluda_stack.port.folder import read_folder
+    from zluda_stack.port.hipify import is_to_convert
+
+    if not Path(given).is_dir():
+        return [given]
+    found = [
+        str(Path(given, name))
+        for name, text in read_folder(Path(given)).sources
+        if is_to_convert(name, text)
+    ]
+    if not found:
+        raise UsageError(f"there is no CUDA source in {given}", "Name the files themselves.")
+    return found
 
 
 def _require_sensible(way: Way, sources: tuple[str, ...], *, as_json: bool) -> None:
@@ -109,11 +127,8 @@ def _same(one: Path, other: Path) -> bool:
 
 
 def _read(name: str) -> bytes:
-    path = Path(name)
-    if path.is_dir():
-        raise UsageError(f"{name} is a folder", f"Name its sources, such as {name}/*.cu")
     try:
-        return path.read_bytes()
+        return Path(name).read_bytes()
     except FileNotFoundError as error:
         raise UsageError(f"there is no {name}", "Give the path of a CUDA source.") from error
     except OSError as error:
