@@ -38,7 +38,7 @@ def test_an_instinct_card_is_planned_and_rendered_without_zluda_and_without_term
     assert compose_path(plan) == "compose/native.yml"
     assert {"compose/native.yml", "images/native/Dockerfile"} <= set(files)
     assert "compose/selftest.yml" not in files
-    for path in ("compose/native.yml", "images/native/Dockerfile"):
+    for path in ("compose/native.yml", "compose/native-selftest.yml", "images/native/Dockerfile"):
         assert not re.search(r"zluda-cache|/opt/zluda(?!-stack)|CUDA", files[path]), path
 
 
@@ -51,6 +51,18 @@ def test_the_card_enters_by_its_nodes_and_their_groups() -> None:
     assert plan.host_environment["HOST_KFD_GID"] == "993"
     assert plan.host_environment["HOST_RENDER_NODE"] == "/dev/dri/renderD128"
     assert server["volumes"] == ["models:/models:ro"]
+
+
+def test_the_selftest_runs_hip_programs_of_the_servers_image_on_its_card() -> None:
+    files = render_project(plan_for(machine(MI210), profile="native"))
+    server = yaml.safe_load(files["compose/native.yml"])["services"]["inference"]
+    services = yaml.safe_load(files["compose/native-selftest.yml"])["services"]
+    assert list(services) == ["selftest"]
+    assert services["selftest"]["command"] == ["/opt/selftest/selftest"]
+    for key in ("image", "build", "devices", "group_add", "read_only", "cap_drop"):
+        assert services["selftest"][key] == server[key]
+    assert "COPY --from=selftest-hip-build /opt/selftest" in files["images/native/Dockerfile"]
+    assert "images/selftest/src/hip/cuda_runtime.h" in files
 
 
 def test_each_of_several_cards_gets_a_server() -> None:

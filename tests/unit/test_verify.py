@@ -9,6 +9,7 @@ import pytest
 from msgspec import structs
 
 from tests.unit.command_line import CASES, NO_GPU, run
+from zluda_stack.errors import ExitCode
 from zluda_stack.verify.first_completion import Completion, Computing, read_log
 from zluda_stack.verify.programs import Program, device, read, without_summary
 from zluda_stack.verify.proof import Proof, StackProof, does_not_prove, faults, proves
@@ -146,7 +147,7 @@ def test_no_device_is_the_hosts_lack(tmp_path: Path) -> None:
     folder = programs_in(tmp_path, f"echo '{line}'; exit 2")
     told = run("verify", "--native-cuda", "--programs", str(folder))
     assert told.code == 4
-    assert "there is no CUDA device" in told.err
+    assert "there is no device" in told.err
 
 
 def test_without_a_gpu_nothing_is_verified() -> None:
@@ -159,3 +160,22 @@ def test_the_dry_run_shows_the_container() -> None:
     facts = ("--host-facts", str(CASES / "radeon-rx-7900-xtx.json"))
     told = run(*facts, "verify", "--dry-run")
     assert told.out.endswith("zluda-stack/inference:gfx1100 /opt/selftest/selftest\n")
+
+
+def test_the_native_profile_is_verified_by_hip_programs_in_its_own_image() -> None:
+    facts = ("--host-facts", str(CASES / "radeon-rx-7900-xtx.json"))
+    told = run(*facts, "verify", "--profile", "native", "--dry-run")
+    assert told.out.endswith("zluda-stack/native:gfx1100 /opt/selftest/selftest\n")
+    shown = proof(program(where="AMD Instinct MI210"), way="rocm")
+    assert proves(shown)[0].startswith(
+        "1 of 1 HIP programs computed on AMD Instinct MI210 natively, by ROCm"
+    )
+    assert "Nothing here says anything of ZLUDA." in does_not_prove(shown)
+
+
+def test_a_profile_whose_image_has_no_programs_is_not_verified_by_those_of_another() -> None:
+    facts = ("--host-facts", str(CASES / "radeon-rx-7900-xtx.json"))
+    told = run(*facts, "verify", "--profile", "webui")
+    assert told.code == ExitCode.USAGE
+    assert "holds no self-test programs" in told.err
+    assert "verify --profile native" in told.err

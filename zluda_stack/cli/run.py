@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from zluda_stack.plan.run import Mount, RunPlan, Wish
     from zluda_stack.plan.types import Plan
+    from zluda_stack.settings import Profile
 
 _DRIVER = "libcuda.so"
 
@@ -99,8 +100,10 @@ def run(
     replace_this_process(planned)
 
 
-def card_plan(ctx: click.Context, flags: dict[str, object]) -> Plan:
-    """The plan of the cards that these settings choose, which are here.
+def card_plan(
+    ctx: click.Context, flags: dict[str, object], profile: Profile = "translated"
+) -> Plan:
+    """The plan of the cards that these settings choose for `profile`, which are here.
 
     Raises PlanRefused, HostProblem.
     """
@@ -108,7 +111,8 @@ def card_plan(ctx: click.Context, flags: dict[str, object]) -> Plan:
     from zluda_stack.plan.run import gpu_plan
 
     configured = context.configured(ctx, flags)
-    plan = gpu_plan(context.facts(ctx, configured.settings), configured, context.catalog())
+    facts = context.facts(ctx, configured.settings)
+    plan = gpu_plan(facts, configured, context.catalog(), profile)
     require_runnable(plan)
     return plan
 

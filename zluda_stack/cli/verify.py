@@ -20,16 +20,19 @@ from zluda_stack.program import as_typed, command
 
 if TYPE_CHECKING:
     from zluda_stack.plan.types import Plan
+    from zluda_stack.settings import Profile
     from zluda_stack.verify.programs import Program
     from zluda_stack.verify.proof import Proof, StackProof, Way
 
 _FOLDER = "/opt/selftest"
 _SCRIPT = f"{_FOLDER}/selftest"
 _LOG_LINES = 200_000
+# How the programs in a profile's image reach the card.
+_WAYS: dict[Profile, Way] = {"translated": "zluda", "native": "rocm"}
 
 
 @click.command()
-@settings_options("name", "gpu", "passthrough", "hsa_override")
+@settings_options("name", "profile", "gpu", "passthrough", "hsa_override")
 @click.option("--native-cuda", is_flag=True, help="On a GPU of NVIDIA's, by its own driver.")
 @click.option(
     "--programs", metavar="DIR", help="With --native-cuda: the programs, else taken of their image."
@@ -50,24 +53,22 @@ def verify(
 ) -> None:
     """Prove that the card computes right, and that the running stack computes on it.
 
-    Small CUDA programs compare their results with the CPU's; then the stack, when it runs, is
-    asked a question, and its log says where it computed. The exit code is 0 only when all of it
-    was computed by the GPU and is right; 4 without a GPU, 5 for anything else.
+    Small CUDA or HIP programs compare their results with the CPU's; then the stack, when it
+    runs, is asked a question, and its log says where it computed. The exit code is 0 only when
+    all of it was computed by the GPU and is right; 4 without a GPU, 5 for anything else.
     """
     from zluda_stack.verify.proof import Proof
 
     if not native_cuda and programs is not None:
         raise UsageError("--programs is for --native-cuda", "Leave it out, or add --native-cuda.")
+    way: Way = "native-cuda"
+    line: tuple[str, ...]
     with tempfile.TemporaryDirectory(prefix="zluda-verify-") as scratch:
         if native_cuda:
-            way: Way = "native-cuda"
             context.refuse_replay(ctx, "verify --native-cuda")
-            line: tuple[str, ...] = (
-                str(_programs_here(ctx, flags, programs, image, Path(scratch))),
-            )
+            line = (str(_programs_here(ctx, flags, programs, image, Path(scratch))),)
         else:
-            way = "zluda"
-            line = _in_container(ctx, flags, image, dry_run=dry_run)
+            way, line = _in_container(ctx, flags, image, dry_run=dry_run)
         if dry_run:
             output.say(shlex.join(line))
             return
@@ -78,19 +79,31 @@ def verify(
 
 def _in_container(
     ctx: click.Context, flags: dict[str, object], image: str | None, *, dry_run: bool
-) -> tuple[str, ...]:
-    """The command line of the programs on the chosen card, through ZLUDA.
+) -> tuple[Way, tuple[str, ...]]:
+    """The command line of the programs on the chosen card, and the way that the profile computes.
 
     Raises PlanRefused, HostProblem.
     """
     from zluda_stack.engines.docker.run import command as docker_run
     from zluda_stack.plan.run import run_plan
 
+    profile = _profile(ctx, flags)
     wish = structs.replace(wish_for((_SCRIPT,)), folder=None, terminal=False, image=image)
-    planned = run_plan(card_plan(ctx, flags), wish)
+    planned = run_plan(card_plan(ctx, flags, profile), wish)
     if not dry_run:
         ready(ctx, "verify", planned)
-    return docker_run(planned)
+    return _WAYS[profile], docker_run(planned)
+
+
+def _profile(ctx: click.Context, flags: dict[str, object]) -> Profile:
+    """The profile of the settings. Raises UsageError for one whose image has no programs."""
+    profile = context.configured(ctx, flags).settings.profile
+    if profile not in _WAYS:
+        raise UsageError(
+            f"the image of the {profile} profile holds no self-test programs",
+            "Those of `verify --profile native` run on the same card by the same ROCm.",
+        )
+    return profile
 
 
 def _programs_here(
@@ -127,7 +140,7 @@ def _selftest_tag(ctx: click.Context, flags: dict[str, object]) -> str:
 
 
 def _run_programs(line: tuple[str, ...], *, show: bool) -> tuple[Program, ...]:
-    """What each program told; raises HostProblem where there is no CUDA device."""
+    """What each program told; raises HostProblem where there is no device."""
     from zluda_stack.engines.docker.run import each_line
     from zluda_stack.verify import programs
 
@@ -145,9 +158,9 @@ def _run_programs(line: tuple[str, ...], *, show: bool) -> tuple[Program, ...]:
     output.note("running the self-test programs; the first time, their kernels are compiled")
     code = each_line(line, take)
     told = programs.without_summary(found)
-    if code == ExitCode.HOST or (told and all("no CUDA device" in one.detail for one in told)):
+    if code == ExitCode.HOST or (told and all(map(programs.found_no_device, told))):
         raise HostProblem(
-            "nothing was computed: there is no CUDA device", "`zluda-stack doctor` checks the card."
+            "nothing was computed: there is no device", "`zluda-stack doctor` checks the card."
         )
     return told
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from zluda_stack.catalog.schema import Catalog
 from zluda_stack.plan.reference import cpu_plan, gpu_plans
-from zluda_stack.plan.selftest import selftest_image, selftest_plan
+from zluda_stack.plan.selftest import selftest_image, selftest_path
 from zluda_stack.plan.toolbox import for_every_host
-from zluda_stack.render.compose import compose_path, render_compose
+from zluda_stack.plan.types import Plan
+from zluda_stack.render.compose import compose_path
 from zluda_stack.render.dockerfiles import render_dockerfile
 from zluda_stack.render.fit_table import PATH as FIT_TABLE
 from zluda_stack.render.fit_table import render_fit_table
@@ -31,13 +32,18 @@ def render_committed(catalog: Catalog) -> dict[str, str]:
         "compose/host-env.sh": render_host_env(catalog),
         dockerfile(selftest): render_dockerfile(selftest),
         FIT_TABLE: render_fit_table(catalog),
-        "compose/selftest.yml": render_compose(selftest_plan(gpu)),
     }
     for plan in (cpu_plan(catalog, Settings()), gpu, native, *webui):
-        kept = {compose_path(plan), *map(dockerfile, plan.images)}
         rendered = render_project(plan)
-        committed |= {path: rendered[path] for path in sorted(kept)}
+        committed |= {path: rendered[path] for path in sorted(_of_no_host(plan))}
     toolbox = for_every_host(catalog, Settings())
     kept = {TOOLBOX, *map(dockerfile, toolbox.images)}
     rendered = render_toolbox(toolbox)
     return committed | {path: rendered[path] for path in sorted(kept)}
+
+
+def _of_no_host(plan: Plan) -> set[str]:
+    """The rendered files of `plan` that are the same for every host, and no copies."""
+    selftest = selftest_path(plan)
+    files = {compose_path(plan), *map(dockerfile, plan.images)}
+    return files if selftest is None else files | {selftest}

@@ -12,8 +12,7 @@ import msgspec
 
 from zluda_stack.errors import HostProblem, PlanRefused, UsageError
 from zluda_stack.files import write_atomic
-from zluda_stack.plan.profiles import traits
-from zluda_stack.plan.selftest import selftest_plan
+from zluda_stack.plan.selftest import selftest_path, selftest_plan
 from zluda_stack.plan.types import ImagePlan, Plan
 from zluda_stack.render.compose import compose_path, render_compose
 from zluda_stack.render.dockerfiles import render_dockerfile
@@ -37,8 +36,9 @@ def render_project(plan: Plan) -> dict[str, str]:
             "Name the card to render for, such as --gpu gfx1100, or --engine docker --gpu none.",
         )
     files = {compose_path(plan): render_compose(plan), _ENV: render_env(plan)}
-    if plan.gpu is not None and traits(plan.profile).translates:
-        files["compose/selftest.yml"] = render_compose(selftest_plan(plan))
+    selftest = selftest_path(plan)
+    if selftest is not None:
+        files[selftest] = render_compose(selftest_plan(plan))
     files |= {dockerfile(image): render_dockerfile(image) for image in plan.images}
     return files | copied_files(plan.images)
 

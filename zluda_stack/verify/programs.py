@@ -10,9 +10,9 @@ _SUMMARY = "selftest"
 
 
 class Program(Struct, frozen=True, kw_only=True):
-    """One CUDA program that compared its results with the CPU's.
+    """One CUDA or HIP program that compared its results with the CPU's.
 
-    `device` is the name that CUDA gives the card; None when there was none, or none was reached.
+    `device` is the name that the card has there; None when there was none, or none was reached.
     """
 
     test: str
@@ -27,6 +27,11 @@ def read(line: str) -> Program | None:
         return msgspec.json.decode(line, type=Program)
     except (msgspec.MsgspecError, UnicodeDecodeError):
         return None
+
+
+def found_no_device(program: Program) -> bool:
+    """True when the program says that there is none."""
+    return program.detail.startswith(("no CUDA device", "no ROCm device"))
 
 
 def without_summary(programs: list[Program]) -> tuple[Program, ...]:

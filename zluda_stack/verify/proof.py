@@ -9,8 +9,18 @@ from msgspec import Struct
 from zluda_stack.verify.first_completion import Completion, Computing
 from zluda_stack.verify.programs import Program, device
 
-Way = Literal["zluda", "native-cuda"]
-_WAYS = {"zluda": "through ZLUDA", "native-cuda": "natively, by NVIDIA's own driver"}
+Way = Literal["zluda", "rocm", "native-cuda"]
+_WAYS = {
+    "zluda": "through ZLUDA",
+    "rocm": "natively, by ROCm",
+    "native-cuda": "natively, by NVIDIA's own driver",
+}
+_OTHER_PARTS = "Other programs use other parts of CUDA: `zluda-stack check` looks at one."
+_LIMITS: dict[Way, tuple[str, ...]] = {
+    "zluda": (_OTHER_PARTS,),
+    "rocm": ("Other programs use other parts of ROCm.", "Nothing here says anything of ZLUDA."),
+    "native-cuda": (_OTHER_PARTS, "Nothing here says anything of ZLUDA or of an AMD GPU."),
+}
 
 
 class StackProof(Struct, frozen=True, kw_only=True):
@@ -77,8 +87,9 @@ def proves(proof: Proof) -> list[str]:
     told = []
     passed = [one.test for one in proof.programs if one.ok]
     if passed and proof.device:
+        kind = "HIP" if proof.way == "rocm" else "CUDA"
         told.append(
-            f"{len(passed)} of {len(proof.programs)} CUDA programs computed on {proof.device} "
+            f"{len(passed)} of {len(proof.programs)} {kind} programs computed on {proof.device} "
             f"{_WAYS[proof.way]}, and their results equal the CPU's: {', '.join(passed)}."
         )
     stack = proof.stack
@@ -95,9 +106,7 @@ def proves(proof: Proof) -> list[str]:
 
 def does_not_prove(proof: Proof) -> list[str]:
     """What must not be concluded, one sentence each."""
-    told = ["Other programs use other parts of CUDA: `zluda-stack check` looks at one."]
-    if proof.way == "native-cuda":
-        told.append("Nothing here says anything of ZLUDA or of an AMD GPU.")
+    told = list(_LIMITS[proof.way])
     if proof.stack is None:
         told.append("No model was asked: no stack was running.")
     elif not proof.stack.on_cpu:

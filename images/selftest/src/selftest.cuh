@@ -16,6 +16,13 @@ constexpr int exit_ok = 0;
 constexpr int exit_failed = 1;
 constexpr int exit_no_device = 2;
 
+// What a device is one of: hip/ makes HIP programs of these sources.
+#ifdef __HIP__
+constexpr const char *platform = "ROCm";
+#else
+constexpr const char *platform = "CUDA";
+#endif
+
 struct Failure : std::runtime_error {
     using std::runtime_error::runtime_error;
 };
@@ -41,7 +48,7 @@ public:
     explicit DeviceArray(const std::vector<T> &host) : DeviceArray(host.size()) {
         CUDA(cudaMemcpy(data_, host.data(), count_ * sizeof(T), cudaMemcpyHostToDevice));
     }
-    ~DeviceArray() { cudaFree(data_); }
+    ~DeviceArray() { (void)cudaFree(data_); }
     DeviceArray(const DeviceArray &) = delete;
     DeviceArray &operator=(const DeviceArray &) = delete;
 
@@ -97,8 +104,10 @@ inline int report(const char *test, int exit_code, const std::string &detail, co
 inline const char *why_none(cudaError_t found) {
     switch (found) {
     case cudaSuccess: return "the driver lists none";
+#ifndef __HIP__
     // What libcudart also answers when there is no libcuda.so.1 at all.
     case cudaErrorInsufficientDriver: return "no libcuda.so.1 is found, or it is older than libcudart";
+#endif
     default: return cudaGetErrorString(found);
     }
 }
@@ -108,7 +117,8 @@ inline int run(const char *test, std::string (*body)()) {
     int devices = 0;
     const cudaError_t found = cudaGetDeviceCount(&devices);
     if (found != cudaSuccess || devices == 0) {
-        return report(test, exit_no_device, std::string("no CUDA device: ") + why_none(found), "");
+        const std::string none = std::string("no ") + platform + " device: ";
+        return report(test, exit_no_device, none + why_none(found), "");
     }
     std::string device;
     try {
