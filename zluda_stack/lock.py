@@ -14,6 +14,7 @@ from zluda_stack.catalog.schema import Artifact, BaseImage, Catalog, Component
 from zluda_stack.errors import StackError
 from zluda_stack.plan.combination import each_combination
 from zluda_stack.plan.reference import cpu_plan, gpu_plans
+from zluda_stack.plan.toolbox import toolbox_images
 from zluda_stack.plan.types import ImagePlan, Plan
 from zluda_stack.render.images import read_parts
 from zluda_stack.render.project import render_project
@@ -88,7 +89,9 @@ def pins_of_all(catalog: Catalog, settings: Settings) -> tuple[Pin, ...]:
         gpu_plans(catalog, with_page)[0],
         cpu_plan(catalog, with_page),
     )
-    return tuple(sorted({pin for plan in plans for pin in pins(plan, render_project(plan))}))
+    found = {pin for plan in plans for pin in pins(plan, render_project(plan))}
+    found.update(pin for image in toolbox_images(catalog, settings) for pin in _of_image(image))
+    return tuple(sorted(found))
 
 
 def render_lock(found: Iterable[Pin]) -> str:

@@ -15,14 +15,21 @@ from zluda_stack.catalog.load import load
 from zluda_stack.catalog.schema import ZludaSupport
 from zluda_stack.errors import ExitCode
 from zluda_stack.plan.reference import cpu_plan, gpu_plans
+from zluda_stack.plan.toolbox import toolbox_image
 from zluda_stack.render.bake import render_bake
 from zluda_stack.settings import Settings
 
 
+def bake_for(settings: Settings) -> str:
+    """The file for these settings."""
+    catalog = load()
+    toolbox = toolbox_image(catalog, settings)
+    return render_bake(cpu_plan(catalog, settings), gpu_plans(catalog, settings), toolbox)
+
+
 @pytest.fixture(scope="module")
 def text() -> str:
-    catalog = load()
-    return render_bake(cpu_plan(catalog, Settings()), gpu_plans(catalog, Settings()))
+    return bake_for(Settings())
 
 
 @pytest.fixture(scope="module")
@@ -68,10 +75,16 @@ def test_the_default_group_needs_nothing_of_nvidias(document: dict[str, Any]) ->
         assert "ACCEPT_CUDA_EULA" not in document["target"][name].get("args", {})
 
 
+def test_the_toolbox_has_a_group_of_its_own(document: dict[str, Any]) -> None:
+    assert document["group"]["toolbox"]["targets"] == ["toolbox"]
+    accepted = json.loads(bake_for(Settings(accept_cuda_eula=True)))
+    assert accepted["group"]["toolbox"]["targets"] == ["toolbox-cuda"]
+    image = accepted["target"]["toolbox-cuda"]
+    assert (image["target"], image["args"]) == ("toolbox-cuda", {"ACCEPT_CUDA_EULA": "yes"})
+
+
 def test_nvidias_terms_are_never_accepted_without_the_user(document: dict[str, Any]) -> None:
-    accepted = render_bake(
-        cpu_plan(load(), Settings()), gpu_plans(load(), Settings(accept_cuda_eula=True))
-    )
+    accepted = bake_for(Settings(accept_cuda_eula=True))
 
     def values(found: dict[str, Any]) -> set[str]:
         targets = found["target"].values()
@@ -86,9 +99,7 @@ def test_nvidias_terms_are_never_accepted_without_the_user(document: dict[str, A
 
 
 def test_the_same_catalogue_gives_the_same_bytes(text: str) -> None:
-    catalog = load()
-
-    assert render_bake(cpu_plan(catalog, Settings()), gpu_plans(catalog, Settings())) == text
+    assert bake_for(Settings()) == text
 
 
 def test_the_command_writes_the_file(
@@ -118,7 +129,17 @@ def test_buildx_accepts_every_target_and_the_cache_folders(text: str, tmp_path: 
 def _printed(folder: Path, **variables: str) -> dict[str, Any]:
     """What `docker buildx bake --print` makes of the file in `folder`."""
     done = subprocess.run(
-        ["docker", "buildx", "bake", "--file", "docker-bake.json", "--print", "cpu", "gpu"],
+        [
+            "docker",
+            "buildx",
+            "bake",
+            "--file",
+            "docker-bake.json",
+            "--print",
+            "cpu",
+            "gpu",
+            "toolbox",
+        ],
         cwd=folder,
         env={**os.environ, **variables},
         capture_output=True,

@@ -30,10 +30,12 @@ def bake(ctx: click.Context, flags: dict[str, object], *, out: Path, as_json: bo
     """
     from zluda_stack.files import write_atomic
     from zluda_stack.plan.reference import cpu_plan, gpu_plans
+    from zluda_stack.plan.toolbox import toolbox_image
     from zluda_stack.render.bake import render_bake
 
     catalog, settings = context.catalog(), context.configured(ctx, flags).settings
-    text = render_bake(cpu_plan(catalog, settings), gpu_plans(catalog, settings))
+    toolbox = toolbox_image(catalog, settings)
+    text = render_bake(cpu_plan(catalog, settings), gpu_plans(catalog, settings), toolbox)
     if str(out) == "-":
         click.echo(text, nl=False)
         return

@@ -11,8 +11,8 @@ from zluda_stack.render.labels import labels
 _CACHE_FROM, _CACHE_TO = "CACHE_FROM", "CACHE_TO"
 
 
-def render_bake(cpu: Plan, gpus: Iterable[Plan]) -> str:
-    """docker-bake.json: a target for each image, the groups `cpu`, `gpu` and `default` (cpu).
+def render_bake(cpu: Plan, gpus: Iterable[Plan], toolbox: ImagePlan) -> str:
+    """docker-bake.json: each image as a target; groups `cpu`, `gpu`, `toolbox`, `default` (cpu).
 
     An image that differs by gfx target is named IMAGE-TARGET. The variables CACHE_FROM and
     CACHE_TO name folders for a build cache, one below them for each target; without them there
@@ -20,14 +20,16 @@ def render_bake(cpu: Plan, gpus: Iterable[Plan]) -> str:
     """
     on_cpu = {image.name: image for image in cpu.images}
     on_gpu = _by_target(gpus)
+    every = on_gpu | on_cpu | {toolbox.name: toolbox}
     document = {
         "variable": {name: {"default": ""} for name in (_CACHE_FROM, _CACHE_TO)},
         "group": {
             "default": {"targets": sorted(on_cpu)},
             "cpu": {"targets": sorted(on_cpu)},
             "gpu": {"targets": sorted(on_gpu)},
+            "toolbox": {"targets": [toolbox.name]},
         },
-        "target": {name: _target(name, image) for name, image in sorted((on_gpu | on_cpu).items())},
+        "target": {name: _target(name, image) for name, image in sorted(every.items())},
     }
     return json.dumps(document, indent=2) + "\n"
 
