@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -210,6 +211,18 @@ def test_a_file_of_a_model(project: Path) -> None:
 def test_a_package_by_its_name() -> None:
     assert code("torch") == "python-rocm"
     assert code("tensorrt") == "python-partly"
+
+
+@needs_compiler
+def test_a_wheel_of_a_package_that_is_there_for_rocm(project: Path) -> None:
+    plain = library(project / "lib.so", container(module()))
+    for name in ("bitsandbytes-0.50.2", "vllm-0.20.0", "other-1.0"):
+        with zipfile.ZipFile(project / f"{name}-py3-none-any.whl", "w") as wheel:
+            wheel.write(plain, "pkg/lib.so")
+    assert code("bitsandbytes-0.50.2-py3-none-any.whl") == "program-has-rocm-build"
+    assert code("vllm-0.20.0-py3-none-any.whl") == "program-has-rocm-build"
+    assert code("vllm-0.20.0-py3-none-any.whl", "--gpu", "gfx1030") == "program-likely"
+    assert code("other-1.0-py3-none-any.whl") == "program-likely"
 
 
 def test_what_is_nothing_is_told_with_the_nearest_model() -> None:

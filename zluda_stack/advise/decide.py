@@ -131,8 +131,10 @@ def _filled(text: str, question: Question) -> str:
     """`text` with its places filled; what the user typed is quoted for a shell."""
     situation, subject = question.situation, question.subject
     name = shlex.quote(subject.name) if subject.name else "."
+    image = shlex.quote(subject.name.removeprefix("image:"))
     return text.format(
         path=name,
+        image=image,
         card=situation.card,
         target=situation.target,
         problem=situation.problem,

@@ -99,7 +99,7 @@ class Looker(Struct, frozen=True, kw_only=True):
         name = Path(thing).name.partition("-")[0] if form == "wheel" else thing
         package = rocm_packages().named(name) if form in ("wheel", "package") else None
         return Seen(
-            subject=of_program(thing, form, report, package),
+            subject=of_program(thing, form, report, package, self.situation),
             packages=() if package is None else (package,),
             report=report,
         )

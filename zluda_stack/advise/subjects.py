@@ -11,7 +11,7 @@ from zluda_stack.catalog.packages import RocmPackage, Support
 from zluda_stack.catalog.porting import Severity
 from zluda_stack.check.gaps import Severity as GapSeverity
 from zluda_stack.check.judge import Verdict
-from zluda_stack.check.report import Report
+from zluda_stack.check.report import Report, folded
 from zluda_stack.models.architecture import Architecture
 from zluda_stack.models.fit import BATCHES, CELLS, Serving
 from zluda_stack.models.fit_report import longest_context
@@ -34,14 +34,17 @@ _MOST_GAPS = 3
 _LONGEST = 90
 
 
-def of_program(name: str, form: Form, report: Report, package: RocmPackage | None) -> Subject:
+def of_program(
+    name: str, form: Form, report: Report, package: RocmPackage | None, situation: Situation
+) -> Subject:
     """A program by what `check` says of it; `package` is what it is of, where that is known."""
+    there = package is not None and _is_there(package, situation.target)
     return Subject(
         subject="program",
         name=name,
         form=form,
         verdict=_VERDICTS[report.verdict],
-        package="yes" if package is not None and package.support is not Support.NO else "no",
+        package="yes" if there else "no",
         found=tuple(_of_report(report)),
     )
 
@@ -52,10 +55,11 @@ def _of_report(report: Report) -> Iterator[str]:
     ]
     many = f"; {_n(len(gaps), 'gap')} in {_n(len(report.files), 'file')}" if gaps else ""
     yield f"check, on ZLUDA {report.zluda_commit[:8]}: {report.verdict.value}{many}"
-    for gap in gaps[:_MOST_GAPS]:
+    kinds = list(folded(gaps))
+    for gap in kinds[:_MOST_GAPS]:
         yield f"  {gap.id} {_short(gap.text)}"
-    if len(gaps) > _MOST_GAPS:
-        yield f"  and {len(gaps) - _MOST_GAPS} more"
+    if len(kinds) > _MOST_GAPS:
+        yield f"  and {len(kinds) - _MOST_GAPS} more"
 
 
 def of_sources(name: str, tree: Tree, asked: Sequence[Asked], situation: Situation) -> Subject:
@@ -92,8 +96,11 @@ def of_package(name: str, package: RocmPackage, situation: Situation) -> Subject
 def _how_many(packages: Sequence[RocmPackage], target: str) -> Literal["all", "some", "none"]:
     if not packages:
         return "none"
-    there = [one.support is not Support.NO and serves(one, target) for one in packages]
-    return "all" if all(there) else "some"
+    return "all" if all(_is_there(one, target) for one in packages) else "some"
+
+
+def _is_there(package: RocmPackage, target: str) -> bool:
+    return package.support is not Support.NO and serves(package, target)
 
 
 def _of_packages(asked: Iterable[Asked]) -> Iterator[str]:
