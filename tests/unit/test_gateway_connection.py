@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import uvloop
 
 from zluda_stack.gateway import connection
 from zluda_stack.gateway.connection import Address, Request
@@ -177,6 +178,34 @@ def test_a_server_that_takes_no_connection_is_given_up(monkeypatch: pytest.Monke
             one.connect_ex(("127.0.0.1", port))
         with pytest.raises(NotRunning):
             asyncio.run(ask(port))
+
+
+@pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_what_nobody_takes_is_not_read_ahead_without_end(
+    tmp_path: Path, loop: Callable[[], asyncio.AbstractEventLoop]
+) -> None:
+    piece = b"1000\r\n%s\r\n" % (b"x" * 4096)
+    sent: list[int] = []
+
+    async def endless(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(CHUNKED)
+        while len(sent) < 10_000:
+            writer.write(piece)
+            sent.append(len(piece))
+            await writer.drain()
+
+    async def ask() -> None:
+        async with (
+            serving(tmp_path, endless) as (_, address),
+            Request(address, "POST", b"/", [], b"{}") as answer,
+        ):
+            await anext(answer.chunks)
+            await asyncio.sleep(0.5)  # many times what all of it takes to come
+
+    running = loop()
+    running.run_until_complete(ask())
+    running.close()
+    assert sum(sent) < 8 * 1024 * 1024
 
 
 @pytest.mark.parametrize("text", ["ftp://host", "http://", "http://host:port", "host:80", ""])

@@ -74,10 +74,9 @@ class Incoming(asyncio.Protocol):
 
     # What the transport tells.
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """See asyncio.Protocol."""
-        if isinstance(transport, asyncio.Transport):
-            self._transport = transport
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """See asyncio.Protocol. The transports of uvloop are no instances of asyncio.Transport."""
+        self._transport = transport
 
     def data_received(self, data: bytes) -> None:
         """See asyncio.Protocol."""
