@@ -3,6 +3,7 @@
 FOLDER keeps what is fetched (a scratch one without). All run in one go and in turn, so that all
 meet the same moments of the machine; its load is told with the result. With a model, tokens a
 second are measured with llama.cpp's own server too, which takes all that the gateways leave it.
+The names "bare" and "asgi" are no gateways, but the least that one in Python costs: see floor.py.
 """
 
 from __future__ import annotations
@@ -27,8 +28,9 @@ from benchmarks.gateways.candidates import KEY, Running, free_port
 from benchmarks.gateways.load import Target
 from benchmarks.gateways.model_server import IDLE
 
-_ROUNDS = 50
-_WARM_UP = 5
+_ROUNDS = 100
+_WARM_UP = 50
+_IDLE_LOOK_SECONDS = 3.0
 _SIZES = {"small": 300, "48 kB": 48_000}
 _STREAMS = 64
 _TOKENS = 100
@@ -68,22 +70,47 @@ def _is_well(port: int) -> bool:
 
 
 async def one_by_one(running: dict[str, Running], rows: dict[str, Row]) -> None:
-    """Medians of single requests with an answer of one token, and CPU time for each."""
+    """Medians of single requests with an answer of one token, and CPU time for each.
+
+    What a gateway does without a request, such as timers and looks at the server, is measured
+    before and not counted: beside a slow one, more of it falls into each round.
+    """
+    idle = await _idle(running)
     for label, size in _SIZES.items():
         content = load.body(size, 1)
-        took: dict[str, list[float]] = {name: [] for name in running}
-        spent = dict.fromkeys(running, 0.0)
-        for number in range(_WARM_UP + _ROUNDS):
-            if number == _WARM_UP:
-                spent = {name: one.cpu() for name, one in running.items()}
-            for name in random.sample(list(running), len(running)):
-                took[name].append((await load.ask(running[name].target, content)).total)
-        direct = took["direct"][_WARM_UP:]
-        for name, one in running.items():
-            pairs = zip(took[name][_WARM_UP:], direct, strict=True)
+        await _in_turn(running, content, _WARM_UP)
+        before, began = _spent(running), time.monotonic()
+        took = await _in_turn(running, content, _ROUNDS)
+        lasted = time.monotonic() - began
+        for name, spent in _spent(running).items():
+            pairs = zip(took[name], took["direct"], strict=True)
             added = statistics.median(mine - its for mine, its in pairs)
+            cost = spent - before[name] - idle[name] * lasted
             rows[name][f"added, {label} (ms)"] = added * 1000
-            rows[name][f"CPU, {label} (ms)"] = (one.cpu() - spent[name]) / _ROUNDS * 1000
+            rows[name][f"CPU, {label} (ms)"] = cost / _ROUNDS * 1000
+
+
+async def _in_turn(
+    running: dict[str, Running], content: bytes, rounds: int
+) -> dict[str, list[float]]:
+    """Seconds of each request by name; in each round all are asked, in another order."""
+    took: dict[str, list[float]] = {name: [] for name in running}
+    for _ in range(rounds):
+        for name in random.sample(list(running), len(running)):
+            took[name].append((await load.ask(running[name].target, content)).total)
+    return took
+
+
+def _spent(running: dict[str, Running]) -> dict[str, float]:
+    return {name: one.cpu() for name, one in running.items()}
+
+
+async def _idle(running: dict[str, Running]) -> dict[str, float]:
+    """Seconds of CPU time that each takes in a second without requests."""
+    before = _spent(running)
+    await asyncio.sleep(_IDLE_LOOK_SECONDS)
+    after = _spent(running)
+    return {name: (after[name] - before[name]) / _IDLE_LOOK_SECONDS for name in running}
 
 
 async def at_once(running: dict[str, Running], rows: dict[str, Row]) -> None:
@@ -146,11 +173,10 @@ def before(upstream: int, tools: Path, names: list[str]) -> Iterator[dict[str, R
     """Every gateway, or those of `names`, before the server at `upstream`; "direct" is itself."""
     running = {"direct": Running(Target(upstream, KEY), None)}
     with tempfile.TemporaryDirectory() as scratch, ExitStack() as stack:
-        for candidate in candidates.fetched(tools):
-            if not names or candidate.name in names:
-                own = Path(scratch) / candidate.name
-                serving = candidates.serving(candidate, tools, own, upstream)
-                running[candidate.name] = stack.enter_context(serving)
+        for candidate in candidates.fetched(tools, names):
+            own = Path(scratch) / candidate.name
+            serving = candidates.serving(candidate, tools, own, upstream)
+            running[candidate.name] = stack.enter_context(serving)
         yield running
 
 

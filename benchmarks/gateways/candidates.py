@@ -44,6 +44,9 @@ http {{
 """
 
 
+Command = Callable[[Path, Path, int, int], list[str]]
+
+
 @dataclass(frozen=True)
 class Candidate:
     """A gateway: its name, how to fetch it into a folder, and the command that serves a port.
@@ -54,7 +57,7 @@ class Candidate:
 
     name: str
     fetch: Callable[[Path], None]
-    command: Callable[[Path, Path, int, int], list[str]]
+    command: Command
 
 
 @contextmanager
@@ -123,6 +126,14 @@ def _endpoint(_: Path, own: Path, port: int, upstream: int) -> list[str]:
     server = ("--upstream", f"http://127.0.0.1:{upstream}", "--slots", "1024")
     module = (sys.executable, "-m", "zluda_stack.gateway")
     return [*module, "--port", str(port), *server, "--key-file", str(key)]
+
+
+def _floor(kind: str) -> Command:
+    def command(_: Path, __: Path, port: int, upstream: int) -> list[str]:
+        module = [sys.executable, "-m", "benchmarks.gateways.floor"]
+        return [*module, kind, str(port), str(upstream)]
+
+    return command
 
 
 def _nginx(tools: Path, own: Path, port: int, upstream: int) -> list[str]:
@@ -204,11 +215,20 @@ CANDIDATES = (
     Candidate("ccr", _fetch_router, _router),
     Candidate("litellm", _fetch_litellm, _litellm),
 )
+# No gateways, but what each in Python has to do: run when they are named.
+FLOORS = (
+    Candidate("bare", _is_here, _floor("bare")),
+    Candidate("asgi", _is_here, _floor("asgi")),
+)
 
 
-def fetched(tools: Path) -> Iterator[Candidate]:
-    """Every candidate that this machine can run; what is in `tools` already is not fetched."""
-    for candidate in CANDIDATES:
+def fetched(tools: Path, names: list[str]) -> Iterator[Candidate]:
+    """The candidates of `names` (all gateways without any) that this machine can run.
+
+    What is in `tools` already is not fetched.
+    """
+    named = [one for one in (*CANDIDATES, *FLOORS) if one.name in names]
+    for candidate in named or CANDIDATES:
         folder = tools / candidate.name
         try:
             if not folder.exists():
