@@ -174,9 +174,10 @@ def test_python_projects_get_the_builds_for_rocm(project: Path) -> None:
 def test_a_project_of_both_is_told_of_both(project: Path) -> None:
     write(project / "p" / "setup.py", "install_requires=['torch']\n")
     write(project / "p" / "k.cu", KERNEL % "")
-    outcome = advise("p").out
+    assert code("p") == "source-clean"
+    assert "Python packages for a card: PyTorch (setup.py)" in advise("p").out
+    write(project / "p" / "k.cu", "#include <torch/extension.h>\n" + KERNEL % "")
     assert code("p") == "source-extension"
-    assert "Python packages for a card: PyTorch (setup.py)" in outcome
 
 
 @pytest.mark.parametrize(

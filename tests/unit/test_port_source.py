@@ -69,6 +69,13 @@ def test_assembly_of_a_file_for_the_host_is_the_hosts() -> None:
     assert found('int f() { asm volatile("fmla.v4 x, y;"); return 1; }') == []
 
 
+def test_ptx_in_a_header_without_anything_else_of_a_card() -> None:
+    header = 'inline int f(int x) { asm("lop3.b32 %0, %1, %1, %1, 0x96;" : "=r"(x)); return x; }'
+    assert kinds(header) == {"inline-ptx"}
+    for others in ("vadd.f32 s0, s1, s2;", "mov.w r0, r1;", "b.ne loop;", "add.w r0, r1;"):
+        assert kinds(f'int f() {{ asm volatile("{others}"); return 0; }}') == set()
+
+
 def test_assembly_whose_text_is_a_macro_is_to_be_looked_at() -> None:
     (one,) = unportable(KERNEL % "asm volatile(LOAD_TILE);", FACTS)
     assert (one.kind, one.severity) == ("inline-assembly", Severity.LOOK_AT)

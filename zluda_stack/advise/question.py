@@ -37,9 +37,10 @@ class Subject(Struct, frozen=True, kw_only=True):
     """What is asked about; a field is "-" where it says nothing.
 
     `form` is how a program comes, `verdict` that of `check`. `code` is whether sources hold CUDA
-    or have a HIP build, `stays` the worst that hipify leaves behind. `packages` is how many of a
-    Python project's packages have ROCm builds for the card, `package` whether the program is such a
-    package. `name` is as the user typed it; `found` is what was found, for people.
+    or have a HIP build, `stays` the worst that hipify leaves behind, `extension` whether PyTorch
+    builds them. `packages` is how many of a Python project's packages have ROCm builds for the
+    card, `package` whether the program is such a package. `name` is as the user typed it; `found`
+    is what was found, for people.
     """
 
     subject: Literal["overview", "program", "source", "python", "model"]
@@ -48,6 +49,7 @@ class Subject(Struct, frozen=True, kw_only=True):
     verdict: Literal["likely", "gaps", "cannot", "unjudged", "no-cuda", "replaced", "-"] = "-"
     code: Literal["cuda", "own-hip", "none", "-"] = "-"
     stays: Literal["none", "by-hand", "not-convertible", "-"] = "-"
+    extension: Literal["yes", "no", "-"] = "-"
     packages: Literal["all", "some", "none", "-"] = "-"
     package: Literal["yes", "no", "-"] = "-"
     fits: Literal["yes", "no", "unknown", "-"] = "-"

@@ -79,6 +79,7 @@ def of_sources(name: str, tree: Tree, asked: Sequence[Asked], situation: Situati
         name=name,
         code=code,
         stays=worst,
+        extension="yes" if tree.extends_torch else "no",
         packages=_how_many(packages, situation.target),
         found=(*_of_tree(tree), *_of_packages(asked)),
     )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, cast
 import click
 
 from zluda_stack.cli import context, output
+from zluda_stack.cli.model_names import complete_model_or_file
 from zluda_stack.cli.options import json_option
 from zluda_stack.errors import UsageError
 from zluda_stack.program import as_typed
@@ -22,7 +23,12 @@ _TASKS = ("try", "production", "train", "port", "new", "serve")
 
 
 @click.command()
-@click.argument("thing", required=False, metavar="[PATH|MODEL|PACKAGE|IMAGE]")
+@click.argument(
+    "thing",
+    required=False,
+    metavar="[PATH|MODEL|PACKAGE|IMAGE]",
+    shell_complete=complete_model_or_file,
+)
 @click.option("--task", type=click.Choice(_TASKS), help="What it is for.")
 @click.option("--gpu", metavar="TARGET", help="A card by its gfx target or product name.")
 @json_option

@@ -19,6 +19,7 @@ from zluda_stack.port.preprocessor import Known, first_branches, left_out
 _IDENTIFIER = re.compile(r"(?<!#define )\b[A-Za-z_]\w*")
 _WORD = re.compile(r"[A-Za-z_]\w*")
 _CALL = re.compile(r"\b([A-Za-z_]\w*)\s*(?:<[^<>;(){}]*>\s*)?\(")
+_TYPED = re.compile(r"\.(?:[usbf](?:8|16|32|64)|f16x2|pred|sync|global|shared|approx)\b")
 _PTX_TEXT = re.compile(r"\.(?:visible\s+|weak\s+|extern\s+)*entry\s|\.target\s+sm_\d")
 
 
@@ -159,14 +160,17 @@ def _assembly(source: Source, facts: Porting, *, on_device: bool) -> Iterator[_P
 
 def _statement(statement: Assembly, facts: Porting, *, on_device: bool) -> _Place | None:
     """What one asm is; None for that of the host and for that of AMD's cards."""
-    if statement.machine is Machine.PTX and on_device:
+    instead = facts.instead_of(statement.instruction)
+    # A header may have nothing else that shows for what it is.
+    is_ptx = on_device or (instead and _TYPED.search(statement.instruction))
+    if statement.machine is Machine.PTX and is_ptx:
         return _Place(
             statement.place,
             "inline-ptx",
             statement.instruction,
             Severity.NOT_CONVERTIBLE,
             "inline PTX, which hipify leaves as it is",
-            facts.instead_of(statement.instruction),
+            instead,
         )
     if statement.machine is Machine.UNREADABLE and on_device:
         return _Place(

@@ -58,7 +58,8 @@ class Tree(Struct, frozen=True, kw_only=True):
     """What is known of a folder. `lines` and `files` are those that have anything of CUDA in them.
 
     `own_hip` are files that show that it has a HIP build of its own: then nothing is to be
-    converted. `unread` are files that could not be read or are too large.
+    converted. `extends_torch` is whether it is built by PyTorch, which converts it. `unread`
+    counts files that could not be read or are too large.
     """
 
     files: int
@@ -69,6 +70,7 @@ class Tree(Struct, frozen=True, kw_only=True):
     findings: tuple[Finding, ...]
     kinds: tuple[Kind, ...]
     own_hip: tuple[str, ...]
+    extends_torch: bool = False
     unread: int = 0
 
     def count(self, severity: Severity) -> int:
@@ -105,6 +107,7 @@ def survey(texts: Iterable[tuple[str, str]], facts: Porting, unread: int = 0) ->
         findings=tuple(findings),
         kinds=_kinds(findings, facts),
         own_hip=tuple(sorted(_hip_files(sources, builds))),
+        extends_torch=any(map(_includes_torch, sources.values())),
         unread=unread,
     )
 
@@ -175,6 +178,10 @@ def _own_names(sources: Mapping[str, Source]) -> frozenset[str]:
 
 def _includes_hip(source: Source) -> bool:
     return any(header.startswith("hip/hip_runtime") for _, header in source.includes)
+
+
+def _includes_torch(source: Source) -> bool:
+    return any(header.startswith(("torch/", "ATen/", "c10/")) for _, header in source.includes)
 
 
 def _hip_files(sources: Mapping[str, Source], builds: Mapping[str, str]) -> Iterator[str]:
