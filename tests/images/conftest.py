@@ -1,6 +1,6 @@
-"""The inference image on a real engine: Debian's real ROCm, and fakes of ZLUDA and the CUDA server.
+"""The servers' images on a real engine: Debian's real ROCm, and fakes of ZLUDA and the servers.
 
-Those two take hours and NVIDIA's toolkit. What is shown here counts as tested with a fake.
+Those take hours and NVIDIA's toolkit. What is shown here counts as tested with a fake.
 """
 
 from __future__ import annotations
@@ -11,13 +11,15 @@ import pytest
 from msgspec import Struct
 
 from tests.docker_engine import build, debian_image, standin_contexts
+from tests.images.fake_hip_server import make_fake_hip_server
 from tests.images.fake_server import make_fake_selftest, make_fake_server
 from tests.images.fake_zluda import make_fake_zluda
-from tests.unit.planning import host, plan_for
+from tests.unit.planning import card, host, machine, plan_for
 from zluda_stack.render.project import render_project, write_project
 
 VARIANT = "debian"
 TAG = "zluda-stack-test/inference:gfx1100"
+NATIVE_TAG = "zluda-stack-test/native:gfx90a"
 
 
 class Parts(Struct, frozen=True, kw_only=True):
@@ -79,3 +81,43 @@ def inference_build(
 def inference_image(inference_build: InferenceBuild, fake_parts: Parts) -> str:
     """The inference image for gfx1100 with the fakes in it, which has passed its gates."""
     return inference_build(fake_parts)
+
+
+class NativeBuild(Struct, frozen=True):
+    """A rendered project whose native image can be built around a fake of its server."""
+
+    project: Path
+    standin: str
+
+    def __call__(self, server: Path, *, target: str = "native", tag: str = NATIVE_TAG) -> str:
+        """Build the stage `target` for gfx90a, `server` in the HIP build's place.
+
+        AssertionError with the log.
+        """
+        return build(
+            self.project / "images/native/Dockerfile",
+            target=target,
+            tag=tag,
+            contexts=standin_contexts(self.standin, VARIANT) | {"llama-hip": str(server)},
+            arguments={"GFX_TARGET": "gfx90a"},
+            context=self.project,
+        )
+
+
+@pytest.fixture(scope="session")
+def native_build(
+    engine: None,  # noqa: ARG001
+    tmp_path_factory: pytest.TempPathFactory,
+) -> NativeBuild:
+    """The project as it is rendered for an Instinct card on Debian's ROCm."""
+    standin = debian_image("sid", tmp_path_factory.mktemp("debootstrap"))
+    instinct = machine(card("gfx90a", gib=64, name="Instinct MI210"))
+    project = tmp_path_factory.mktemp("native-project")
+    write_project(render_project(plan_for(instinct, profile="native", variant=VARIANT)), project)
+    return NativeBuild(project, standin)
+
+
+@pytest.fixture(scope="session")
+def native_image(native_build: NativeBuild, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The native image for gfx90a with the fake server in it, which has passed its gates."""
+    return native_build(make_fake_hip_server(tmp_path_factory.mktemp("fake-hip-server")))
