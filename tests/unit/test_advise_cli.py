@@ -143,6 +143,18 @@ def test_sources_are_counted(project: Path) -> None:
     assert "zluda-stack toolbox hipify src" in told
 
 
+def test_links_and_folders_of_tools_are_not_gone_into(project: Path) -> None:
+    write(project / "src" / "a.cu", KERNEL % "")
+    write(project / "src" / "env" / "pyvenv.cfg", "")
+    write(project / "src" / "env" / "b.cu", KERNEL % "")
+    write(project / "src" / "node_modules" / "c.cu", KERNEL % "")
+    write(project / "elsewhere" / "d.cu", KERNEL % "")
+    (project / "src" / "loop").symlink_to(project / "src")
+    (project / "src" / "elsewhere").symlink_to(project / "elsewhere")
+    (project / "src" / "e.cu").symlink_to(project / "elsewhere" / "d.cu")
+    assert "1 file with CUDA" in advise("src").out
+
+
 def test_one_source_and_other_tasks(project: Path) -> None:
     write(project / "a.cu", KERNEL % "")
     assert code("a.cu") == "source-clean"

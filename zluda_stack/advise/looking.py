@@ -39,12 +39,16 @@ class Seen(Struct, frozen=True, kw_only=True):
 
 
 class Looker(Struct, frozen=True, kw_only=True):
-    """What looking needs: the card, the catalogue, the store, and `check` for programs."""
+    """What looking needs: the card, the catalogue, the store, and `check` for programs.
+
+    `tell` is given the name of each source that is read.
+    """
 
     situation: Situation
     catalog: Catalog
     store: Store
     examine: Examine
+    tell: Callable[[str], None]
 
     def at(self, thing: str) -> Seen:
         """What `thing` is: a path, else a model, a package or an image by its name.
@@ -61,9 +65,9 @@ class Looker(Struct, frozen=True, kw_only=True):
         return self._named(thing)
 
     def _sources(self, thing: str, path: Path) -> Seen:
-        files = read_folder(path)
+        files = read_folder(path, self.tell)
         asked = asked_for(files.python, rocm_packages())
-        tree = survey(files.sources, porting(), files.unread)
+        tree = survey(files.sources, porting(), files.unread, self.tell)
         if path.is_dir() and not tree.files and not asked and _holds_programs(thing):
             return self._program(thing, "folder")
         return Seen(

@@ -71,6 +71,7 @@ def _seen(situation: Situation, thing: str | None, task: str | None) -> Seen:
     from zluda_stack import paths
     from zluda_stack.advise.looking import Looker, Seen
     from zluda_stack.advise.question import Subject
+    from zluda_stack.cli import check
     from zluda_stack.models.store import Store
 
     if thing is None:
@@ -81,6 +82,7 @@ def _seen(situation: Situation, thing: str | None, task: str | None) -> Seen:
         catalog=context.catalog(),
         store=Store(paths.model_store()),
         examine=_examined,
+        tell=check.teller(),
     )
     return looker.at(thing)
 

@@ -174,7 +174,7 @@ def _report(world: World, sources: Sequence[Source], capability: int, look: Look
     from zluda_stack.check.gather import gather
     from zluda_stack.check.report import report
 
-    gathered = gather(sources, look, _teller())
+    gathered = gather(sources, look, teller())
     given = Given.of(gathered.files, gathered.links)
     basis = judge.Basis(world.coverage, world.libraries, capability, demangled)
     judged = [
@@ -197,7 +197,7 @@ def _report(world: World, sources: Sequence[Source], capability: int, look: Look
     )
 
 
-def _teller() -> Callable[[str], None]:
+def teller() -> Callable[[str], None]:
     """Says on stderr now and then which file is being read."""
     last = time.monotonic()
 

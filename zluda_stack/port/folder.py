@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from msgspec import Struct
@@ -29,11 +29,11 @@ class Files(Struct, frozen=True):
     unread: int
 
 
-def read_folder(path: Path) -> Files:
+def read_folder(path: Path, tell: Callable[[str], None] = lambda _: None) -> Files:
     """The sources and Python files below `path`, or the one file that it is, in name order.
 
     Symbolic links are not followed, nor folders of tools gone into. A file of more than 4 MiB, or
-    one that this user may not read, counts as unread.
+    one that this user may not read, counts as unread. `tell` is given each name.
     """
     sources: list[tuple[str, str]] = []
     scripts: list[tuple[str, str]] = []
@@ -41,6 +41,7 @@ def read_folder(path: Path) -> Files:
     for number, name in enumerate(_names(path)):
         if number >= _MOST:
             break
+        tell(name)
         text = _text(path / name if path.is_dir() else path)
         if text is None:
             unread += 1

@@ -21,6 +21,7 @@ _TOKEN = re.compile(
 )
 _ESCAPE = re.compile(r"\\(?:\r?\n|.)", re.DOTALL)
 _ESCAPED = {"n": "\n", "t": "\t", "r": "\r"}
+_BREAK = re.compile("\n")
 _NOT_A_NEWLINE = re.compile(r"[^\n]")
 
 
@@ -77,7 +78,7 @@ def read(text: str) -> Source:
         code="".join(pieces),
         literals=tuple(literals),
         includes=tuple(includes),
-        breaks=tuple(place + 1 for place, char in enumerate(text) if char == "\n"),
+        breaks=tuple(found.end() for found in _BREAK.finditer(text)),
     )
 
 

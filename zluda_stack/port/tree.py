@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from msgspec import Struct, structs
+from msgspec import Struct
 
 from zluda_stack.catalog.porting import Porting, Rule, Severity
 from zluda_stack.port.lexer import Source, read
@@ -78,15 +78,22 @@ class Tree(Struct, frozen=True, kw_only=True):
         return sum(kind.count for kind in self.kinds if kind.severity is severity)
 
 
-def survey(texts: Iterable[tuple[str, str]], facts: Porting, unread: int = 0) -> Tree:
+def survey(
+    texts: Iterable[tuple[str, str]],
+    facts: Porting,
+    unread: int = 0,
+    tell: Callable[[str], None] = lambda _: None,
+) -> Tree:
     """The whole of `texts`, which are (file, text) of sources and build files.
 
     Macros that the sources define only where a HIP build leaves them out count as not defined.
+    `tell` is given the name of each file, before it is read and again before it is scanned.
     """
     sources: dict[str, Source] = {}
     builds: dict[str, str] = {}
     others: set[str] = set()
     for name, text in texts:
+        tell(name)
         if _is_build(name):
             builds[name] = text
         elif _OF_CUDA.search(text):
@@ -94,7 +101,10 @@ def survey(texts: Iterable[tuple[str, str]], facts: Porting, unread: int = 0) ->
         else:
             others.update(_DEFINE.findall(text))
     known = _known(sources.values(), frozenset(others), facts)
-    scans = {name: scan_source(source, facts, known) for name, source in sources.items()}
+    scans: dict[str, Scan] = {}
+    for name, source in sources.items():
+        tell(name)
+        scans[name] = scan_source(source, facts, known)
     own = _own_names(sources)
     findings = [*_findings(scans, own), *_build_findings(builds, facts)]
     of_cuda = [name for name, scan in scans.items() if _has_cuda(name, scan)]
@@ -245,8 +255,3 @@ def _kind(group: list[Finding], title: str) -> Kind:
         why=first.what.why,
         instead=substitutes.most_common(1)[0][0] if substitutes else "",
     )
-
-
-def without_places(tree: Tree) -> Tree:
-    """The tree with the kinds alone, for a short answer."""
-    return structs.replace(tree, findings=())
