@@ -101,6 +101,12 @@ def test_a_result_that_somebody_worked_on_is_not_overwritten(project: Path) -> N
     assert hipify("plain.cu").code == ExitCode.OK
 
 
+def test_of_several_results_none_is_written_when_one_would_be_lost(project: Path) -> None:
+    (project / "ptx.cu.hip").write_text("my own work\n")
+    assert hipify("plain.cu", "ptx.cu").code == ExitCode.USAGE
+    assert not (project / "plain.cu.hip").exists()
+
+
 def test_the_result_goes_where_the_user_says(project: Path) -> None:
     assert hipify("-o", "out/plain.hip", "plain.cu").code == ExitCode.OK
     assert "hipFree" in (project / "out/plain.hip").read_text()

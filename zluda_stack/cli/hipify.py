@@ -3,44 +3,25 @@
 from __future__ import annotations
 
 import os
-import stat
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-from msgspec import Struct, structs
+from msgspec import structs
 
 from zluda_stack.cli import in_toolbox, output
+from zluda_stack.cli.hipify_files import STDOUT, Way, read_sources, require_sensible, write_all
 from zluda_stack.cli.options import dry_run_option, json_option
-from zluda_stack.errors import ExitCode, HostProblem, UsageError
+from zluda_stack.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from zluda_stack.cli.hipify_files import Written
+    from zluda_stack.engines.docker.toolbox import Output
     from zluda_stack.plan.run import RunPlan
     from zluda_stack.port.hipify import Conversion
     from zluda_stack.port.source import Unportable
-
-_STDOUT = "-"
-# As hipify-clang calls a result, and hipify-perl what it keeps of a source.
-_RESULT, _BACKUP = ".hip", ".prehip"
-
-
-class Way(Struct, frozen=True, kw_only=True):
-    """Where results go: to `out`, over the source (`in_place`), nowhere (`check`), beside it."""
-
-    out: str | None = None
-    in_place: bool = False
-    check: bool = False
-    force: bool = False
-
-
-class Done(Struct, frozen=True, kw_only=True):
-    """One source: what became of it, and where the result and the source's copy are."""
-
-    source: str
-    written: str | None
-    backup: str | None
-    conversion: Conversion
 
 
 @click.command()
@@ -72,154 +53,104 @@ def hipify(
     is left to do by hand: the result is written all the same, with a note of it at its top.
     """
     way = Way(out=out, in_place=in_place, check=check, force=force)
-    sources = tuple(dict.fromkeys(name for given in sources for name in _sources(given)))
-    _require_sensible(way, sources, as_json=as_json)
-    read = {name: _read(name) for name in sources}
+    if out == STDOUT and as_json:
+        raise UsageError("-o - and --json both write to stdout", "Give one of them.")
+    read = read_sources(sources)
+    require_sensible(way, tuple(read))
     options = in_toolbox.options_of(ctx)
     in_toolbox.remember(ctx, structs.replace(options, dry_run=dry_run or options.dry_run))
-    plans = {name: _container(ctx, name, clang=clang) for name in sources}
+    plans = _containers(ctx, read, clang=clang)
     if in_toolbox.options_of(ctx).dry_run:
         for plan in plans.values():
             in_toolbox.print_command(plan)
         return
-    in_toolbox.require_image(ctx, plans[sources[0]])
-    done = [_convert(name, read[name], plan, way, quiet=as_json) for name, plan in plans.items()]
-    left = sum(len(one.conversion.to_do) for one in done)
+    in_toolbox.require_image(ctx, next(iter(plans.values())))
+    outputs = _convert(plans, read)
+    found = _found(read, outputs)
+    written = write_all(_results(outputs, found), read, way)
     if as_json:
-        output.print_json({"files": [_facts(one) for one in done], "left_to_do": left})
-    if left:
+        _print_json(found, written)
+    for name in () if as_json else found:
+        _print(name, found[name], written[name])
+    if any(one.to_do for one in found.values()):
         ctx.exit(ExitCode.GAPS)
 
 
-def _sources(given: str) -> list[str]:
-    """The file `given`, or the sources with CUDA below that folder. Raises UsageError."""
-    from zluda_stack.port.folder import read_folder
-    from zluda_stack.port.hipify import is_to_convert
+def _containers(ctx: click.Context, names: Iterable[str], *, clang: bool) -> dict[str, RunPlan]:
+    """For each source the container of its converter.
 
-    if not Path(given).is_dir():
-        return [given]
-    found = [
-        str(Path(given, name))
-        for name, text in read_folder(Path(given)).sources
-        if is_to_convert(name, text)
-    ]
-    if not found:
-        raise UsageError(f"there is no CUDA source in {given}", "Name the files themselves.")
-    return found
-
-
-def _require_sensible(way: Way, sources: tuple[str, ...], *, as_json: bool) -> None:
-    if sum((way.out is not None, way.in_place, way.check)) > 1:
-        raise UsageError("-o, --in-place and --check exclude each other", "Give one of them.")
-    if way.out is not None and len(sources) > 1:
-        raise UsageError("-o is for one source", "Without it each gets a SOURCE.hip beside it.")
-    if way.out == _STDOUT and as_json:
-        raise UsageError("-o - and --json both write to stdout", "Give one of them.")
-    if way.out not in (None, _STDOUT) and _same(Path(way.out or ""), Path(sources[0])):
-        raise UsageError(f"-o {way.out} is the source", "--in-place replaces it and keeps a copy.")
-
-
-def _same(one: Path, other: Path) -> bool:
-    try:
-        return one.samefile(other)
-    except OSError:
-        return False
-
-
-def _read(name: str) -> bytes:
-    try:
-        return Path(name).read_bytes()
-    except FileNotFoundError as error:
-        raise UsageError(f"there is no {name}", "Give the path of a CUDA source.") from error
-    except OSError as error:
-        raise HostProblem(f"cannot read {name}: {error.strerror}", "Check its owner.") from error
-
-
-def _container(ctx: click.Context, name: str, *, clang: bool) -> RunPlan:
-    """hipify-perl sees the source alone; hipify-clang the current folder, for its headers."""
+    hipify-perl sees the source alone; hipify-clang the current folder, for its headers.
+    """
     if not clang:
-        return in_toolbox.lone_container(ctx, ("to-hip", "perl"))
-    path = Path(name).resolve()
-    plan = in_toolbox.container(ctx, ("to-hip", "clang", str(path), f"-I{path.parent}"))
+        return dict.fromkeys(names, in_toolbox.lone_container(ctx, ("to-hip", "perl")))
+    plan = in_toolbox.container(ctx, ("to-hip", "clang"))
     mounts = tuple(structs.replace(mount, read_only=True) for mount in plan.mounts)
-    if not any(path.is_relative_to(mount.target) for mount in mounts):
-        raise UsageError(
-            f"{name} is not in the current folder, and hipify-clang sees only that",
-            "Change to its project's folder.",
-        )
-    return structs.replace(plan, mounts=mounts, terminal=False)
+    plan = structs.replace(plan, mounts=mounts, terminal=False)
+    return {name: _by_clang(plan, name) for name in names}
 
 
-def _convert(name: str, source: bytes, plan: RunPlan, way: Way, *, quiet: bool) -> Done:
-    from zluda_stack.catalog.porting import porting
+def _by_clang(plan: RunPlan, name: str) -> RunPlan:
+    path = Path(name).resolve()
+    for mount in plan.mounts:
+        if path.is_relative_to(mount.source):
+            inside = Path(mount.target, path.relative_to(mount.source))
+            own = (str(inside), f"-I{inside.parent}")
+            return structs.replace(plan, command=(*plan.command, *own))
+    raise UsageError(
+        f"{name} is not in the current folder, and hipify-clang sees only that",
+        "Change to its project's folder.",
+    )
+
+
+def _convert(plans: dict[str, RunPlan], read: dict[str, bytes]) -> dict[str, Output]:
+    """What the converter makes of each source, several at a time. Raises EngineFailure."""
+    from concurrent.futures import ThreadPoolExecutor
+
     from zluda_stack.engines.docker.toolbox import convert
-    from zluda_stack.port.hipify import conversion, note
 
-    with output.waiting(f"converting {name}"):
-        converted = convert(plan, source)
-    found = conversion(source.decode(errors="surrogateescape"), converted.told, porting())
-    written = backup = None
-    if not way.check:
-        result = note(found).encode(errors="surrogateescape") + converted.result
-        if way.in_place:
-            backup = str(_keep(Path(name), source))
-        written = _write(name, result, way)
-    done = Done(source=name, written=written, backup=backup, conversion=found)
-    if not quiet:
-        _print(done, to_stderr=way.out == _STDOUT)
-    return done
+    what = next(iter(plans)) if len(plans) == 1 else f"{len(plans)} sources"
+    with (
+        output.waiting(f"converting {what}"),
+        ThreadPoolExecutor(min(len(plans), os.cpu_count() or 1)) as pool,
+    ):
+        outputs = pool.map(convert, plans.values(), (read[name] for name in plans))
+        return dict(zip(plans, outputs, strict=True))
 
 
-def _keep(path: Path, source: bytes) -> Path:
-    """A copy of the source that is about to be replaced; one that is there stays."""
-    from zluda_stack.files import write_atomic
+def _found(read: dict[str, bytes], outputs: dict[str, Output]) -> dict[str, Conversion]:
+    """What was converted of each source, and what is left to do."""
+    from zluda_stack.catalog.porting import porting
+    from zluda_stack.port.hipify import conversion
 
-    copy, number = path.with_name(path.name + _BACKUP), 1
-    while copy.exists() and copy.read_bytes() != source:
-        number += 1
-        copy = path.with_name(f"{path.name}{_BACKUP}.{number}")
-    write_atomic(copy, source, mode=_mode(path))
-    return copy
-
-
-def _write(name: str, result: bytes, way: Way) -> str:
-    """Write `result` whole or not at all, and return where. Raises UsageError, HostProblem."""
-    from zluda_stack.files import write_atomic
-
-    if way.out == _STDOUT:
-        sys.stdout.flush()
-        sys.stdout.buffer.write(result)
-        sys.stdout.buffer.flush()
-        return _STDOUT
-    source = Path(name)
-    target = source if way.in_place else Path(way.out or f"{name}{_RESULT}")
-    if not way.in_place and not way.force and target.exists() and target.read_bytes() != result:
-        raise UsageError(
-            f"{target} is there, and holds something else",
-            "Overwrite it with --force, or name another with -o.",
-        )
-    write_atomic(target, result, mode=_mode(source))
-    return str(target)
+    facts = porting()
+    # Any bytes are text here, and the same bytes again: sources are older than UTF-8.
+    texts = {name: source.decode(errors="surrogateescape") for name, source in read.items()}
+    return {name: conversion(text, outputs[name].told, facts) for name, text in texts.items()}
 
 
-def _mode(path: Path) -> int:
-    return stat.S_IMODE(os.stat(path).st_mode)  # noqa: PTH116 -- of what a link leads to
+def _results(outputs: dict[str, Output], found: dict[str, Conversion]) -> dict[str, bytes]:
+    """What is to be written: the converter's results, noted at the top what is left to do."""
+    from zluda_stack.port.hipify import note
+
+    return {
+        name: note(found[name]).encode(errors="surrogateescape") + made.result
+        for name, made in outputs.items()
+    }
 
 
-def _print(done: Done, *, to_stderr: bool) -> None:
-    say = output.note if to_stderr else output.say
-    found = done.conversion
+def _print(name: str, found: Conversion, written: Written) -> None:
+    say = output.note if written.result == STDOUT else output.say
     counts = ", ".join(f"{what} {count}" for what, count in found.by_library.items())
-    say(f"{done.source}: {sum(found.by_library.values())} names converted ({counts or 'none'})")
-    if done.backup is not None:
-        say(f"  the source is kept as {done.backup}")
+    say(f"{name}: {sum(found.by_library.values())} names converted ({counts or 'none'})")
     for place in found.to_do:
-        say(f"  {done.source}:{place.line}: {_told(place)}")
+        say(f"  {name}:{place.line}: {_told(place)}")
     for place in found.to_look_at:
-        say(f"  {done.source}:{place.line}: look at {_told(place)}")
-    if done.written not in (None, _STDOUT):
-        left = len(found.to_do)
-        say(f"  written: {done.written}" + (f", with {left} places left to do" if left else ""))
+        say(f"  {name}:{place.line}: look at {_told(place)}")
+    if written.backup is not None:
+        say(f"  the source is kept: {written.backup}")
+    if written.result not in (None, STDOUT):
+        left = f"; left to do by hand: {len(found.to_do)}" if found.to_do else ""
+        say(f"  written: {written.result}{left}")
 
 
 def _told(place: Unportable) -> str:
@@ -227,14 +158,18 @@ def _told(place: Unportable) -> str:
     return f"{place.name}: {place.why}{instead}"
 
 
-def _facts(done: Done) -> dict[str, object]:
-    found = done.conversion
-    return {
-        "source": done.source,
-        "written": done.written,
-        "backup": done.backup,
-        "by_library": found.by_library,
-        "converted": found.converted,
-        "to_do": found.to_do,
-        "to_look_at": found.to_look_at,
-    }
+def _print_json(found: dict[str, Conversion], written: dict[str, Written]) -> None:
+    files = [
+        {
+            "source": name,
+            "written": written[name].result,
+            "backup": written[name].backup,
+            "by_library": one.by_library,
+            "converted": one.converted,
+            "to_do": one.to_do,
+            "to_look_at": one.to_look_at,
+        }
+        for name, one in found.items()
+    ]
+    left = sum(len(one.to_do) for one in found.values())
+    output.print_json({"files": files, "left_to_do": left})

@@ -1,0 +1,142 @@
+"""The files of `toolbox hipify`: what is read, where results go, and that nothing is lost."""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+from pathlib import Path
+
+from msgspec import Struct
+
+from zluda_stack.errors import HostProblem, UsageError
+
+STDOUT = "-"
+# As hipify-clang calls a result, and hipify-perl what it keeps of a source.
+_RESULT, _BACKUP = ".hip", ".prehip"
+
+
+class Way(Struct, frozen=True, kw_only=True):
+    """Where results go: to `out`, over the source (`in_place`), nowhere (`check`), beside it.
+
+    With `force` they replace what is there.
+    """
+
+    out: str | None = None
+    in_place: bool = False
+    check: bool = False
+    force: bool = False
+
+    def target(self, source: str) -> Path:
+        """The file that the result of `source` is written to."""
+        return Path(source) if self.in_place else Path(self.out or f"{source}{_RESULT}")
+
+
+class Written(Struct, frozen=True, kw_only=True):
+    """Where a result is, and where the source's copy; None for nowhere."""
+
+    result: str | None = None
+    backup: str | None = None
+
+
+def read_sources(given: tuple[str, ...]) -> dict[str, bytes]:
+    """The contents of the files `given`, and of the sources with CUDA below folders, by name.
+
+    Raises UsageError for a file that is not there and a folder without any, HostProblem.
+    """
+    return {name: _read(name) for path in given for name in _sources(path)}
+
+
+def require_sensible(way: Way, sources: tuple[str, ...]) -> None:
+    """Raises UsageError for a `way` that contradicts itself, or that would lose a source."""
+    if sum((way.out is not None, way.in_place, way.check)) > 1:
+        raise UsageError("-o, --in-place and --check exclude each other", "Give one of them.")
+    if way.out is not None and len(sources) > 1:
+        raise UsageError("-o is for one source", "Without it each gets a SOURCE.hip beside it.")
+    if way.out not in (None, STDOUT) and _same(way.target(sources[0]), Path(sources[0])):
+        raise UsageError(f"-o {way.out} is the source", "--in-place replaces it and keeps a copy.")
+
+
+def write_all(results: dict[str, bytes], read: dict[str, bytes], way: Way) -> dict[str, Written]:
+    """Write the results of the sources `read`, each whole or not at all; where they are, by source.
+
+    Raises UsageError, before anything is written, when a result would replace a file that holds
+    something else, unless `way.force`; HostProblem.
+    """
+    if way.check:
+        return dict.fromkeys(results, Written())
+    if way.out == STDOUT:
+        _to_stdout(b"".join(results.values()))
+        return dict.fromkeys(results, Written(result=STDOUT))
+    if not way.in_place and not way.force:
+        _refuse_foreign(results, way)
+    return {name: _write(name, result, read[name], way) for name, result in results.items()}
+
+
+def _sources(given: str) -> list[str]:
+    from zluda_stack.port.folder import read_folder
+    from zluda_stack.port.hipify import is_to_convert
+
+    if not Path(given).is_dir():
+        return [given]
+    found = [
+        str(Path(given, name))
+        for name, text in read_folder(Path(given)).sources
+        if is_to_convert(name, text)
+    ]
+    if not found:
+        raise UsageError(f"there is no CUDA source in {given}", "Name the files themselves.")
+    return found
+
+
+def _read(name: str) -> bytes:
+    try:
+        return Path(name).read_bytes()
+    except FileNotFoundError as error:
+        raise UsageError(f"there is no {name}", "Give the path of a CUDA source.") from error
+    except OSError as error:
+        raise HostProblem(f"cannot read {name}: {error.strerror}", "Check its owner.") from error
+
+
+def _same(one: Path, other: Path) -> bool:
+    try:
+        return one.samefile(other)
+    except OSError:
+        return False
+
+
+def _to_stdout(whole: bytes) -> None:
+    sys.stdout.flush()
+    sys.stdout.buffer.write(whole)
+    sys.stdout.buffer.flush()
+
+
+def _refuse_foreign(results: dict[str, bytes], way: Way) -> None:
+    for name, result in results.items():
+        target = way.target(name)
+        if target.exists() and _read(str(target)) != result:
+            raise UsageError(
+                f"{target} is there, and holds something else",
+                "Overwrite it with --force, or name another with -o.",
+            )
+
+
+def _write(name: str, result: bytes, source: bytes, way: Way) -> Written:
+    from zluda_stack.files import write_atomic
+
+    target, mode = way.target(name), stat.S_IMODE(os.stat(name).st_mode)  # noqa: PTH116
+    backup = _keep(Path(name), source, mode) if way.in_place else None
+    write_atomic(target, result, mode=mode)
+    return Written(result=str(target), backup=backup)
+
+
+def _keep(path: Path, source: bytes, mode: int) -> str:
+    """A copy of the source that is about to be replaced; one of another text stays."""
+    from zluda_stack.files import write_atomic
+
+    copy, number = path.with_name(path.name + _BACKUP), 1
+    while copy.exists() and _read(str(copy)) != source:
+        number += 1
+        copy = path.with_name(f"{path.name}{_BACKUP}.{number}")
+    write_atomic(copy, source, mode=mode)
+    return str(copy)
