@@ -17,13 +17,14 @@ from zluda_stack.advise.decide import Advice, decide
 from zluda_stack.advise.question import TASKS, Question, Situation, Subject
 from zluda_stack.catalog.advice import Book, Rule, Way, advice
 from zluda_stack.catalog.packages import rocm_packages
+from zluda_stack.cli.advise import advise as advise_command
 from zluda_stack.cli.main import cli
 
 BOOK = advice()
 CASES: list[Any] = yaml.safe_load(
     (Path(__file__).parents[1] / "data" / "advice.yml").read_text(encoding="utf-8")
 )
-CARD = {"target": "gfx1100", "card": "gfx1100 (RX 7900 XTX)", "memory": "yes"}
+CARD = {"target": "gfx1100", "card": "gfx1100 (RX 7900 XTX)"}
 BOTH = {"where": "here", "zluda": "yes", "native": "rocm", **CARD}
 NATIVE = {**BOTH, "zluda": "no"}
 VULKAN = {**NATIVE, "native": "vulkan"}
@@ -31,7 +32,6 @@ NOWHERE = {"where": "nowhere", "zluda": "none", "native": "none"}
 CARDS: dict[str, dict[str, str]] = {
     "both": BOTH,
     "named": {**BOTH, "where": "named"},
-    "unsized": {**BOTH, "memory": "no"},
     "native": NATIVE,
     "vulkan": VULKAN,
     "nowhere": NOWHERE,
@@ -194,6 +194,12 @@ def _parse(group: click.Command, arguments: list[str]) -> None:
         name, command, below = context.command.resolve_command(context, rest)
         assert command is not None
         context = command.make_context(name, below, parent=context)
+
+
+def test_the_tasks_that_can_be_typed_are_those_that_rules_know() -> None:
+    (option,) = [one for one in advise_command.params if one.name == "task"]
+    assert isinstance(option.type, click.Choice)
+    assert tuple(option.type.choices) == TASKS
 
 
 def test_every_way_is_in_a_rule_and_has_its_source() -> None:

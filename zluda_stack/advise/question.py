@@ -17,7 +17,7 @@ class Situation(Struct, frozen=True, kw_only=True):
     `where` is here, named (by --gpu, and not here) or nowhere. `zluda` and `native` are none where
     there is no card; `native` is vulkan for a card without ROCm kernels. `nvidia` is whether such
     a card is on the bus, `trouble` whether the card is out of reach, because of `problem`.
-    `memory` is whether the card's is known, `free` how much of it (bytes) a program can have.
+    `free` is how much of its memory (bytes) a program can have, None where that is not known.
     """
 
     where: Literal["here", "named", "nowhere"]
@@ -25,7 +25,6 @@ class Situation(Struct, frozen=True, kw_only=True):
     native: Literal["rocm", "vulkan", "none"]
     nvidia: YesNo = "no"
     trouble: YesNo = "no"
-    memory: YesNo = "no"
     target: str = ""
     card: str = "no AMD card"
     problem: str = ""

@@ -76,7 +76,6 @@ def _of_card(card: Card) -> Situation:
         known,
         where="here",
         card=card.label,
-        memory="no" if memory is None else "yes",
         free=None if memory is None else max(0, memory - used),
     )
 

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 # As zluda_stack.advise.question has them, which --help need not import.
 _TASKS = ("try", "production", "train", "port", "new", "serve")
 
+# Ways that claim nothing.
+_WITHOUT_PROOF = ("look", "none")
+
 
 @click.command()
 @click.argument(
@@ -106,7 +109,8 @@ def _print(told: Advice) -> None:
 
 
 def _print_way(number: int, way: OpenWay) -> None:
-    output.say(f"{number}. {_shown(way.title)}: {_shown(way.why)} ({way.evidence.value})")
+    proof = "" if way.path in _WITHOUT_PROOF else f" ({way.evidence.value})"
+    output.say(f"{number}. {_shown(way.title)}: {_shown(way.why)}{proof}")
     for detail in way.details:
         output.say(f"   {detail}")
     for command in (*way.commands, *way.elsewhere):
