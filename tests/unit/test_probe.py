@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import json
 import os
 from pathlib import Path
@@ -265,6 +266,12 @@ def test_damaged_cdi_specifications_are_passed_over(host: FakeHost, damaged: str
 )
 def test_damaged_yaml_is_passed_over_too(host: FakeHost, damaged: str) -> None:
     assert read_cdi(host.write("etc/cdi/bad.yaml", damaged).root) == ()
+
+
+def test_the_embedded_server_is_told_with_the_version_of_its_package(host: FakeHost) -> None:
+    pytest.importorskip("xllamacpp")
+    told = facts_of(host).embedded.server_version
+    assert told == importlib.metadata.version("xllamacpp")
 
 
 def test_a_machine_with_everything_is_read_in_one_go(host: FakeHost) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from difflib import get_close_matches
 
 from zluda_stack.catalog.schema import Catalog, Gpu
 
@@ -28,8 +27,14 @@ def nearest(name: str, candidates: Iterable[str], *, likeness: float = 0.6) -> t
         return ()
     starting = [key for key in names if key.startswith(text)]
     containing = [key for key in names if text in key and key not in starting]
-    found = starting + containing or get_close_matches(text, list(names), n=_MOST, cutoff=likeness)
+    found = starting + containing or _alike(text, list(names), likeness)
     return tuple(names[key] for key in found[:_MOST])
+
+
+def _alike(text: str, names: list[str], likeness: float) -> list[str]:
+    from difflib import get_close_matches  # every command would import it, and few make mistakes
+
+    return get_close_matches(text, names, n=_MOST, cutoff=likeness)
 
 
 def did_you_mean(name: str, candidates: Iterable[str]) -> str:

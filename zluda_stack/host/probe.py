@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import importlib.util
 import os
 import platform
 import stat
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 
 from zluda_stack import paths
@@ -86,16 +86,22 @@ def probe(model_path: Path | None, environ: Mapping[str, str], root: Path = Path
 
 
 def _embedded() -> EmbeddedFacts:
-    missing = tuple(name for name in _EMBEDDED_MODULES if importlib.util.find_spec(name) is None)
-    version = None if "xllamacpp" in missing else _version_of("xllamacpp")
-    return EmbeddedFacts(server_version=version, missing=missing)
+    specs = {name: importlib.util.find_spec(name) for name in _EMBEDDED_MODULES}
+    missing = tuple(name for name, spec in specs.items() if spec is None)
+    return EmbeddedFacts(server_version=_version_of(specs["xllamacpp"]), missing=missing)
 
 
-def _version_of(package: str) -> str | None:
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:  # there, but not installed as a package
+def _version_of(module: ModuleSpec | None) -> str | None:
+    """The version of the package that `module` was installed from, None without one.
+
+    It is in the name of the folder beside it (packaging.python.org, "Recording installed
+    projects"). importlib.metadata would tell it too; its import is a tenth of what `plan` takes.
+    """
+    if module is None or module.origin is None:
         return None
+    beside = Path(module.origin).parent.parent
+    found = [path.name for path in beside.glob(f"{module.name}-*.dist-info")]
+    return found[0].removesuffix(".dist-info").partition("-")[2] if found else None
 
 
 def _running_stacks() -> tuple[RunningStack, ...]:
