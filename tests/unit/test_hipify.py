@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from zluda_stack.catalog.porting import Severity, porting
-from zluda_stack.port.hipify import Conversion, conversion, note
+from zluda_stack.port.hipify import Conversion, conversion, note, without_note
 
 SOURCE = """\
 #include <cuda_runtime.h>
@@ -142,6 +142,12 @@ def test_the_note_is_comments_only_and_absent_when_nothing_is_left() -> None:
     assert len(lines) == 1 + len(found.to_do)
     assert all(line.startswith("//") and not line.endswith("\\") for line in lines)
     assert note(of("int main() {}\n")) == ""
+
+
+def test_a_note_of_an_earlier_conversion_is_taken_off_again() -> None:
+    noted = note(of(SOURCE, TOLD)).encode()
+    assert without_note(noted + SOURCE.encode()) == SOURCE.encode()
+    assert without_note(b"\n" + noted) == b"\n" + noted
 
 
 @pytest.mark.parametrize(

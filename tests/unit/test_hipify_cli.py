@@ -89,6 +89,13 @@ def test_in_place_never_loses_a_source_that_was_kept_before(project: Path) -> No
     assert (project / "plain.cu.prehip.2").read_bytes() == edited
 
 
+def test_converting_again_in_place_notes_once(project: Path) -> None:
+    hipify("--in-place", "ptx.cu")
+    once = (project / "ptx.cu").read_bytes()
+    hipify("--in-place", "ptx.cu")
+    assert (project / "ptx.cu").read_bytes() == once
+
+
 def test_a_result_that_somebody_worked_on_is_not_overwritten(project: Path) -> None:
     (project / "plain.cu.hip").write_text("my own work\n")
     told = hipify("plain.cu")

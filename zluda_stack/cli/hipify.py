@@ -65,8 +65,9 @@ def hipify(
             in_toolbox.print_command(plan)
         return
     in_toolbox.require_image(ctx, next(iter(plans.values())))
-    outputs = _convert(plans, read)
-    found = _found(read, outputs)
+    new = _without_notes(read)
+    outputs = _convert(plans, new)
+    found = _found(new, outputs)
     written = write_all(_results(outputs, found), read, way)
     if as_json:
         _print_json(found, written)
@@ -100,6 +101,13 @@ def _by_clang(plan: RunPlan, name: str) -> RunPlan:
         f"{name} is not in the current folder, and hipify-clang sees only that",
         "Change to its project's folder.",
     )
+
+
+def _without_notes(read: dict[str, bytes]) -> dict[str, bytes]:
+    """The sources without what an earlier conversion noted in them."""
+    from zluda_stack.port.hipify import without_note
+
+    return {name: without_note(source) for name, source in read.items()}
 
 
 def _convert(plans: dict[str, RunPlan], read: dict[str, bytes]) -> dict[str, Output]:

@@ -23,6 +23,10 @@ _HEADER = re.compile(r"[\w./-]+\.(?:h|hpp|cuh)")
 # A macro, or a function with its body.
 _DEFINITION = r"\#[^\S\n]*define\s+{0}\b|(?:[\w>*&]\s+|\*){0}\s*\([^;{{}}]*\)\s*\{{"
 
+_NOTE = "// NOT CONVERTED, by the lines of the CUDA source:"
+_NOTED = "//   line "
+_WHOLE_NOTE = re.compile(rf"\A{re.escape(_NOTE)}\n(?:{_NOTED}[^\n]*\n)*".encode())
+
 # The words of both converters, what they mean here, and how much is left to do. Sources:
 # hipify-perl 7.0.2 (its print statements), src/HipifyAction.cpp of ROCm/HIPIFY.
 _MEANINGS: tuple[tuple[re.Pattern[str], str, Severity, str], ...] = tuple(
@@ -141,10 +145,14 @@ def note(conversion: Conversion) -> str:
     """What stands at the top of a result that is not whole, as C++ comments; else nothing."""
     if not conversion.to_do:
         return ""
-    lines = [f"//   line {one.line}: {one.name}: {one.why}" for one in conversion.to_do]
-    head = "// NOT CONVERTED, by the lines of the CUDA source:"
+    lines = (f"{_NOTED}{one.line}: {one.name}: {one.why}" for one in conversion.to_do)
     # A backslash at the end would draw the next line into the comment.
-    return "".join(f"{line.rstrip(chr(92))}\n" for line in (head, *lines))
+    return "".join(f"{line.rstrip(chr(92))}\n" for line in (_NOTE, *lines))
+
+
+def without_note(text: bytes) -> bytes:
+    """`text` without the note of an earlier conversion."""
+    return _WHOLE_NOTE.sub(b"", text, count=1)
 
 
 def _of_converter(told: str, source: Source) -> Iterator[Unportable]:
