@@ -14,11 +14,14 @@ from msgspec import structs
 
 from tests.unit.planning import card, machine, plan_for
 from tests.unit.plans import FETCH, SERVER, image, plan
+from zluda_stack.catalog.load import load
 from zluda_stack.host.facts import CdiSpec
 from zluda_stack.plan.selftest import selftest_plan
+from zluda_stack.plan.toolbox import for_every_host
 from zluda_stack.plan.types import Plan
 from zluda_stack.render.compose import render_compose
 from zluda_stack.render.environment import render_env
+from zluda_stack.settings import Settings
 
 
 def rendered(*services: Any, **wish: Any) -> Any:
@@ -157,6 +160,10 @@ PLANS: dict[str, Callable[[], Plan]] = {
     "cdi": lambda: for_cards("cdi"),
     "runtime": lambda: for_cards("runtime"),
     "podman": lambda: for_cards(emulated_by="podman", rootless=True),
+    "the toolbox without a card": lambda: for_every_host(load(), Settings()),
+    "the toolbox with a card": lambda: structs.replace(
+        for_every_host(load(), Settings()), host_environment=for_cards().host_environment
+    ),
 }
 
 

@@ -188,6 +188,9 @@ def test_nvcc_is_there_once_the_terms_are_accepted() -> None:
     assert "https://docs.nvidia.com" in refused.value.hint
     accepted = planned(host(NOBODYS), wish("nvcc", "x.cu"), accept_cuda_eula=True)
     assert accepted.image.startswith("zluda-stack/toolbox-cuda:")
+    # Where it is not built yet, this is what `zluda-stack build` is to be given.
+    assert accepted.build == "--accept-cuda-eula toolbox"
+    assert planned(host(NOBODYS)).build == "toolbox"
 
 
 @pytest.mark.parametrize("variant", CATALOG.variants)

@@ -78,8 +78,8 @@ class Wish(Struct, frozen=True, kw_only=True):
 class RunPlan(Struct, frozen=True, kw_only=True):
     """One container, to be started in the foreground and removed at its end.
 
-    `build` is the name of the planned image that it runs, None for another; `user` is None for
-    that of the image, `entrypoint` None for its own. `keep_id` is for Podman without root: the
+    `build` is what `zluda-stack build` makes the planned image by, None for another; `user` is None
+    for that of the image, `entrypoint` None for its own. `keep_id` is for Podman without root: the
     user's ids stay the same.
     """
 
@@ -243,7 +243,9 @@ def _without_gpu(asked: Settings, choice: Choice) -> PlanRefused | HostProblem:
             "Leave it out, or name a card: `zluda-stack gpus` lists them.",
         )
     if not traits(asked.profile).translates:
-        return HostProblem(choice.because, "`zluda-stack doctor` checks the cards and their driver.")
+        return HostProblem(
+            choice.because, "`zluda-stack doctor` checks the cards and their driver."
+        )
     return HostProblem(
         f"CUDA programs run on a GPU only: {choice.because}",
         "`zluda-stack doctor` checks the cards and their driver. `zluda-stack check` says, without "

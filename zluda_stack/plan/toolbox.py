@@ -217,7 +217,7 @@ def tool_command(
     return structs.replace(
         card,
         image=tag or image.tag,
-        build=NAME if tag is None else None,
+        build=_built_by(image) if tag is None else None,
         target=None,
         command=_for_target(wish.command, reached.target),
         mounts=mounts,
@@ -275,6 +275,10 @@ def _refuse_without_toolkit(command: tuple[str, ...], image: ImagePlan) -> None:
             f"Read them ({toolkit.terms}), then give --accept-cuda-eula to `zluda-stack toolbox` "
             "and to `zluda-stack build toolbox`.",
         )
+
+
+def _built_by(image: ImagePlan) -> str:
+    return NAME if image.name == NAME else f"--accept-cuda-eula {NAME}"
 
 
 def _place(folder: str, home: str) -> str:
