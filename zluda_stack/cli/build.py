@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +10,7 @@ import click
 
 from zluda_stack import paths
 from zluda_stack.cli import context, output
+from zluda_stack.cli.agreement import agrees
 from zluda_stack.cli.options import dry_run_option, json_option, settings_options, yes_option
 from zluda_stack.errors import Interrupted, UsageError
 
@@ -116,11 +116,7 @@ def agree(client: DockerClient, supply: Supply, *, yes: bool, show: bool) -> Bui
     require_room(cost)
     if not cost.is_large or yes:
         return cost
-    if not sys.stdin.isatty():
-        raise UsageError(
-            f"the build takes {cost.summary}, and nobody is there to agree", "Add --yes."
-        )
-    if not click.confirm("Start it?", default=False, err=True):
+    if not agrees("Start it?", f"the build takes {cost.summary}", "Add --yes."):
         raise Interrupted("nothing was built", "`zluda-stack build` asks again.")
     return cost
 

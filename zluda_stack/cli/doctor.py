@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import shlex
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from zluda_stack.cli import context, output
+from zluda_stack.cli.agreement import agrees
 from zluda_stack.cli.options import settings_options
 from zluda_stack.errors import (
     EngineFailure,
@@ -17,7 +17,6 @@ from zluda_stack.errors import (
     HostProblem,
     PlanRefused,
     StackError,
-    UsageError,
 )
 from zluda_stack.program import NAME, as_typed, program
 
@@ -32,6 +31,7 @@ _ERRORS: dict[int, type[StackError]] = {
     ExitCode.REFUSED: PlanRefused,
     ExitCode.ENGINE: EngineFailure,
 }
+_ADD_YES = "Add --yes, or --dry-run to look."
 _HUES = {"ok": "green", "warn": "yellow", "fail": "red", "skipped": "bright_black"}
 
 
@@ -210,8 +210,5 @@ def _fix(found: Examination, *, yes: bool, dry_run: bool) -> int:
 
 
 def _agrees(fix: Fix) -> bool:
-    if not sys.stdin.isatty():
-        raise UsageError(
-            f"nobody is there to agree to `{_as_typed(fix)}`", "Add --yes, or --dry-run to look."
-        )
-    return click.confirm(f"Run `{_as_typed(fix)}`?", default=False, err=True)
+    command = f"`{_as_typed(fix)}`"
+    return agrees(f"Run {command}?", f"--fix would run {command}", _ADD_YES)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING
-
-import click
 
 from zluda_stack import paths
 from zluda_stack.cli import output
-from zluda_stack.errors import Interrupted, UsageError
+from zluda_stack.cli.agreement import agrees
+from zluda_stack.errors import Interrupted
 
 if TYPE_CHECKING:
     from zluda_stack.plan.types import Plan
@@ -29,12 +27,9 @@ def agree(plan: Plan, *, yes: bool, show: bool) -> None:
         output.say(f"The model {plan.model.name} takes {told.value}: {told.because}.")
     if yes or not must_be_agreed_to(plan):
         return
-    if not sys.stdin.isatty():
-        raise UsageError(
-            f"the model {plan.model.name} takes {told.value}, and nobody is there to agree",
-            "Add --yes, or name a smaller one: `zluda-stack models list`.",
-        )
-    if not click.confirm("Fetch it?", default=False, err=True):
+    subject = f"the model {plan.model.name} takes {told.value}"
+    hint = "Add --yes, or name a smaller one: `zluda-stack models list`."
+    if not agrees("Fetch it?", subject, hint):
         raise Interrupted("nothing was fetched", "`zluda-stack models list` shows smaller models.")
 
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING
 
-import click
-
 from zluda_stack.cli import output
-from zluda_stack.errors import Interrupted, UsageError
+from zluda_stack.cli.agreement import agrees
+from zluda_stack.errors import Interrupted
 
 if TYPE_CHECKING:
     from zluda_stack.engines.base import Engine
@@ -47,12 +45,10 @@ def agree(before: Plan, plan: Plan, *, yes: bool) -> None:
 
     if yes or not loses_tls(before, plan):
         return
-    if not sys.stdin.isatty():
-        raise UsageError(
-            f"the stack {plan.name} would speak HTTP without TLS from now on, and nobody is there "
-            "to agree",
-            "Give --tls-cert and --tls-key again, or put tls_cert and tls_key into "
-            "zluda-stack.yml; --yes takes TLS away.",
-        )
-    if not click.confirm("Go on without TLS?", default=False, err=True):
+    subject = f"the stack {plan.name} would speak HTTP without TLS from now on"
+    hint = (
+        "Give --tls-cert and --tls-key again, or put tls_cert and tls_key into zluda-stack.yml; "
+        "--yes takes TLS away."
+    )
+    if not agrees("Go on without TLS?", subject, hint):
         raise Interrupted("the stack runs as it did", "zluda-stack.yml keeps tls_cert and tls_key.")
