@@ -161,6 +161,14 @@ SITUATIONS = {
     "nothing-there": Situation(
         "nothing is at this path", _error(b"404 Not Found", code=404, message="File Not Found")
     ),
+    "wrong-method": Situation(
+        "this path does not take the method",
+        _error(b"405 Method Not Allowed", code=405, message="Method Not Allowed"),
+    ),
+    "compressed": Situation(
+        "the body is compressed",
+        _error(b"415 Unsupported Media Type", code=415, message="Unsupported Media Type"),
+    ),
     "too-large": Situation(
         "the body is above 32 MB", _error(b"413 Payload Too Large", code=413, message="too large")
     ),

@@ -23,6 +23,8 @@ RAISED = {
     "too-long": ("BadRequestError", "BadRequestError", 1),
     "refused": ("BadRequestError", "BadRequestError", 1),
     "nothing-there": ("NotFoundError", "NotFoundError", 1),
+    "wrong-method": ("APIStatusError", "APIStatusError", 1),
+    "compressed": ("APIStatusError", "APIStatusError", 1),
     "too-large": ("ContentTooLargeError", "APIStatusError", 1),
     "queue-full": ("RateLimitError", "RateLimitError", TRIES),
     "dies-at-once": ("InternalServerError", "InternalServerError", TRIES),
@@ -35,6 +37,8 @@ TOLD = {
     "too-large": ("Request too large", 1),
     "refused": ("roles must alternate", 3),
     "nothing-there": ("issue with the selected model", 2),
+    "wrong-method": ("API Error: 405", 1),
+    "compressed": ("API Error: 415", 1),
 }
 
 
