@@ -187,7 +187,10 @@ def test_an_empty_variable_is_not_set() -> None:
     assert layers.from_environment({"ZLUDA_STACK_PORT": "", "ZLUDA_STACK_GPU": ""}) == {}
 
 
-@pytest.mark.parametrize(("text", "value"), [("true", True), ("1", True), ("False", False)])
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("true", True), ("1", True), ("False", False), ("yes", True), ("No", False)],
+)
 def test_a_variable_may_write_a_switch_as_a_word_or_a_digit(text: str, value: bool) -> None:
     layer = layers.from_environment({"ZLUDA_STACK_ACCEPT_CUDA_EULA": text})
 

@@ -14,6 +14,9 @@ from msgspec import inspect
 from zluda_stack import units
 from zluda_stack.settings import Settings
 
+# What compose/.env says for the same (ZLUDA_STACK_ACCEPT_CUDA_EULA=yes), and people type.
+_WORDS = {"yes": True, "no": False, "on": True, "off": False}
+
 
 class WrongValue(Exception):
     """A value that its setting does not take; says what was expected and what was found."""
@@ -53,6 +56,8 @@ class Setting:
         given = value
         if self.amount and isinstance(value, str) and value[-1:].isalpha():
             given = units.amount(value) or value
+        if self.kind == "switch" and lenient and isinstance(value, str):
+            given = _WORDS.get(value.lower(), value)
         try:
             return msgspec.convert(given, self.type, strict=not lenient)
         except msgspec.ValidationError as error:
