@@ -64,6 +64,7 @@ SECTIONS: dict[str, dict[str, Entry]] = {
     "Look at it": {
         "status": Entry(f"{_CLI}.stack:status", "Show what runs and whether it answers."),
         "logs": Entry(f"{_CLI}.stack:logs", "Show what the services wrote."),
+        "bench": Entry(f"{_CLI}.bench:bench", "Measure how fast targets answer, and compare."),
         "plan": Entry(f"{_CLI}.plan:plan", "Show what would happen, and why."),
         "doctor": Entry(f"{_CLI}.doctor:doctor", "Check this machine."),
         "gpus": Entry(f"{_CLI}.gpus:gpus", "List the GPUs of this machine."),

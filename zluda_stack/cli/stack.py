@@ -81,7 +81,7 @@ def up(
         if before is not None:
             replacing.agree(before, plan, yes=yes)
         download.agree(plan, yes=yes, show=not as_json)
-        _agree_to_build(plan, yes=yes, show=not as_json)
+        agree_to_build(plan, yes=yes, show=not as_json)
         _start(plan, engine, selftest=selftest, as_json=as_json)
 
 
@@ -282,7 +282,7 @@ def _left_running(plan: Plan) -> Iterator[None]:
         ) from None
 
 
-def _agree_to_build(plan: Plan, *, yes: bool, show: bool) -> None:
+def agree_to_build(plan: Plan, *, yes: bool, show: bool) -> None:
     """Say what building the plan's images takes, and have the user agree to much."""
     if plan.engine != "docker":
         return
