@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from contextlib import ExitStack
 from typing import Any
 
 import pytest
@@ -31,20 +30,15 @@ class Held:
 
     def __init__(self, pool: Pool) -> None:
         self.pool = pool
-        self._stacks: dict[str, ExitStack] = {}
         self.tickets: dict[str, Ticket] = {}
 
     def enter(self, name: str, key: str = "k", talk: str | None = None, **wish: Any) -> None:
-        stack = ExitStack()
         mark = talk.encode() if talk else None
-        entered = self.pool.admission.enter(Wish(key, conversation=mark, **wish))
-        self.tickets[name] = stack.enter_context(entered)
-        self._stacks[name] = stack
+        self.tickets[name] = self.pool.admission.enter(Wish(key, conversation=mark, **wish))
 
     def leave(self, *names: str) -> None:
         for name in names:
-            self._stacks.pop(name).close()
-            self.tickets.pop(name)
+            self.pool.admission.leave(self.tickets.pop(name))
 
     def at(self, name: str) -> int | None:
         """The number of the server where the ticket has its place, None while it waits."""

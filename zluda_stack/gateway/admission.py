@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -36,6 +34,7 @@ class Ticket:
     server: Server | None = None
     tried: list[Server] = field(default_factory=list)
     waited: float = 0.0
+    looks_again: asyncio.TimerHandle | None = None
     _called: asyncio.Event = field(default_factory=asyncio.Event)
     _refusal: Fault | None = None
     _began: float = 0.0
@@ -101,21 +100,26 @@ class Admission:
         """How many requests wait for a place."""
         return len(self._queue)
 
-    @contextmanager
-    def enter(self, wish: Wish) -> Iterator[Ticket]:
-        """A ticket for `wish`; leaving the context frees its place, or its place in the queue.
+    def enter(self, wish: Wish) -> Ticket:
+        """A ticket for `wish`, which must `leave` in the end.
 
         Raises Fault 429 when the queue is full. A key of which nothing waits always finds room,
         so that no other key can shut it out.
         """
         ticket = Ticket(wish)
-        later = None if self._goes_at_once(ticket) else self._queued(ticket)
-        try:
-            yield ticket
-        finally:
-            if later is not None:
-                later.cancel()
-            self._leave(ticket)
+        if not self._goes_at_once(ticket):
+            ticket.looks_again = self._queued(ticket)
+        return ticket
+
+    def leave(self, ticket: Ticket) -> None:
+        """Free the place of `ticket`, or its place in the queue."""
+        if ticket.looks_again is not None:
+            ticket.looks_again.cancel()
+        if ticket.server is None:
+            self._queue.remove(ticket.wish.key, ticket)
+        else:
+            self._give_back(ticket)
+            self.dispatch()
 
     def close(self) -> None:
         """Send all away who wait, and who come from now on and would have to."""
@@ -177,13 +181,6 @@ class Admission:
         if ticket.server is not None:
             return None
         return asyncio.get_running_loop().call_later(self._patience, self.dispatch)
-
-    def _leave(self, ticket: Ticket) -> None:
-        if ticket.server is None:
-            self._queue.remove(ticket.wish.key, ticket)
-        else:
-            self._give_back(ticket)
-            self.dispatch()
 
     def _give_back(self, ticket: Ticket) -> None:
         held = ticket.give_back()

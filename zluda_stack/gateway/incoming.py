@@ -41,19 +41,20 @@ class Incoming(asyncio.Protocol):
             if self._lost:
                 raise BrokeOff
             await self._more()
-        return Answer(self._status, self._headers, self._body())
+        return Answer(self._status, self._headers, self)
 
-    async def _body(self) -> AsyncIterator[bytes]:
+    def __aiter__(self) -> AsyncIterator[bytes]:
         """The body: what came at once as one piece, however it was cut into chunks."""
-        while True:
-            if self._pieces:
-                yield self._take()
-            elif self._complete:
-                return
-            elif self._lost:
+        return self
+
+    async def __anext__(self) -> bytes:
+        while not self._pieces:
+            if self._complete:
+                raise StopAsyncIteration
+            if self._lost:
                 raise BrokeOff
-            else:
-                await self._more()
+            await self._more()
+        return self._take()
 
     def _take(self) -> bytes:
         pieces, self._pieces, self._size = self._pieces, [], 0

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from http import HTTPStatus
 
@@ -17,6 +17,8 @@ from zluda_stack.gateway.routes import computes
 from zluda_stack.gateway.server import Server, State
 from zluda_stack.gateway.usage import Meter, Work
 
+Ask = Callable[[Server], Request]
+
 
 @dataclass(frozen=True)
 class Upstream:
@@ -26,46 +28,60 @@ class Upstream:
     wish: Wish
     work: Work = field(default_factory=Work)
 
-    @asynccontextmanager
-    async def send(
+    def send(
         self, method: str, target: bytes, headers: Headers, content: bytes
-    ) -> AsyncIterator[Answer]:
+    ) -> AbstractAsyncContextManager[Answer]:
         """The answer to one request, its body not read yet.
 
         What makes the model compute waits for a place; leaving the context frees it and closes
         the connection, which is how the server learns that nobody waits any more. Before the
-        first byte of an answer another server is tried when one fails. Raises Fault: 429 when
-        the queue is full, 503 and 502 when no server is there or one breaks off.
+        first byte of an answer another server is tried when one fails. Entering raises Fault:
+        429 when the queue is full, 503 and 502 when no server is there or one breaks off.
         """
         path = target.partition(b"?")[0].decode("ascii", "replace")
         if not computes(method, path):
             server = self.pool.any_of(self.wish.model, self.wish.conversation)
-            async with server.send(method, target, headers, content) as response:
-                yield response
-            return
-        with self.pool.admission.enter(self.wish) as ticket:
-            attempt, meter = _Attempt(self.pool, ticket), Meter()
-            try:
-                answer = await attempt.first_answer(method, target, headers, content)
-                self._begun(ticket)
-                yield Answer(answer.status_code, answer.headers, meter.over(answer.chunks))
-            except BrokeOff:
-                if ticket.server is not None:
-                    self.pool.doubt(ticket.server, State.AWAY)
-                raise
-            finally:
-                attempt.close()
-                self._ended(ticket, attempt, meter)
+            return server.send(method, target, headers, content)
+        return _Computed(self, lambda server: server.send(method, target, headers, content))
 
-    def _begun(self, ticket: Ticket) -> None:
-        self.work.server = ticket.server.name if ticket.server else None
-        self.work.waited = ticket.waited
 
-    def _ended(self, ticket: Ticket, attempt: _Attempt, meter: Meter) -> None:
+class _Computed:
+    """The context of an answer that the model computes.
+
+    A class, and no generator made a context, as is Request; see there.
+    """
+
+    def __init__(self, upstream: Upstream, ask: Ask) -> None:
+        self._pool = upstream.pool
+        self._wish = upstream.wish
+        self._work = upstream.work
+        self._ask = ask
+
+    async def __aenter__(self) -> Answer:
+        self._ticket = self._pool.admission.enter(self._wish)
+        self._attempt, self._meter = _Attempt(self._pool, self._ticket, self._ask), Meter()
+        try:
+            answer = await self._attempt.first_answer()
+        except BaseException as error:
+            self._end(error)
+            raise
+        self._work.server = self._ticket.server.name if self._ticket.server else None
+        self._work.waited = self._ticket.waited
+        return Answer(answer.status_code, answer.headers, self._meter.over(answer.chunks))
+
+    async def __aexit__(self, _: object, error: BaseException | None, __: object) -> None:
+        self._end(error)
+
+    def _end(self, error: BaseException | None) -> None:
+        ticket, meter = self._ticket, self._meter
+        if isinstance(error, BrokeOff) and ticket.server is not None:
+            self._pool.doubt(ticket.server, State.AWAY)
+        self._attempt.close()
+        self._pool.admission.leave(ticket)
         if meter.first_at is not None:
-            self.work.first_token = meter.first_at - ticket.since
-        if attempt.succeeded:
-            self.work.add(meter.usage())
+            self._work.first_token = meter.first_at - ticket.since
+        if self._attempt.succeeded:
+            self._work.add(meter.usage())
 
 
 @dataclass
@@ -74,18 +90,17 @@ class _Attempt:
 
     pool: Pool
     ticket: Ticket
+    ask: Ask
     succeeded: bool = False
     _request: Request | None = None
 
-    async def first_answer(
-        self, method: str, target: bytes, headers: Headers, content: bytes
-    ) -> Answer:
+    async def first_answer(self) -> Answer:
         """The answer of the first server that gives one; the last fault when none does."""
         broken = 0
         while True:
             server = await self.ticket.place()
             try:
-                self._request = server.send(method, target, headers, content)
+                self._request = self.ask(server)
                 response = await self._request.open()
             except (NotRunning, BrokeOff) as fault:
                 self.pool.doubt(server, State.AWAY)

@@ -46,12 +46,22 @@ class Meter:
         self._events = 0
         self._whole = False
 
-    async def over(self, chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-        """The same chunks, each of them seen."""
-        async for chunk in chunks:
-            self._see(chunk)
-            yield chunk
-        self._whole = True
+    def over(self, chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        """The same chunks, each of them seen. To be called once."""
+        self._chunks = chunks
+        return self
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self
+
+    async def __anext__(self) -> bytes:
+        try:
+            chunk = await anext(self._chunks)
+        except StopAsyncIteration:
+            self._whole = True
+            raise
+        self._see(chunk)
+        return chunk
 
     def _see(self, chunk: bytes) -> None:
         if self.first_at is None and _EVENT.search(chunk):
