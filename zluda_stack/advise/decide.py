@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from zluda_stack.advise.question import Question
+from zluda_stack.advise.question import Question, Subject
 from zluda_stack.catalog.advice import Book, Condition, Path, Rule, Way
 from zluda_stack.catalog.packages import RocmPackage, Support
 from zluda_stack.catalog.schema import Evidence, Provenance
@@ -90,10 +90,9 @@ def _closing(way: Way, question: Question) -> str:
     for field, values in way.needs.items():
         if question.says(field) not in values:
             return f"{field} is {question.says(field)}"
-    if way.unless:
-        for field, values in way.unless.items():
-            if question.says(field) in values:
-                return f"{field} is {question.says(field)}"
+    for field, values in way.unless.items():
+        if question.says(field) in values:
+            return f"{field} is {question.says(field)}"
     return ""
 
 
@@ -116,10 +115,10 @@ def _told(name: str, way: Way, question: Question, packages: tuple[RocmPackage, 
 def _details(packages: tuple[RocmPackage, ...], question: Question) -> Iterator[str]:
     target = question.situation.target
     for package in packages:
+        none = "no ROCm build: " if package.support is Support.NO else ""
         lacks = "" if serves(package, target) else f"; not for {target}"
-        word = {Support.NO: "no ROCm build"}.get(package.support, package.offers)
-        tail = f" ({package.offers})" if package.support is Support.NO else ""
-        yield f"{package.title}: {word}{tail}{lacks} [{package.provenance.evidence.value}]"
+        proof = package.provenance.evidence.value
+        yield f"{package.title}: {none}{package.offers}{lacks} ({proof})"
 
 
 def serves(package: RocmPackage, target: str) -> bool:
@@ -127,14 +126,20 @@ def serves(package: RocmPackage, target: str) -> bool:
     return not (target and package.cards) or target in package.cards
 
 
+def _as_path(subject: Subject) -> str:
+    """The path in a form that no command takes for an option or for a program of PATH."""
+    is_path = subject.subject == "source" or subject.form in ("binary", "folder", "library")
+    plain = is_path and "/" not in subject.name and subject.name not in (".", "..")
+    return f"./{subject.name}" if plain else subject.name
+
+
 def _filled(text: str, question: Question) -> str:
     """`text` with its places filled; what the user typed is quoted for a shell."""
     situation, subject = question.situation, question.subject
-    name = shlex.quote(subject.name) if subject.name else "."
-    image = shlex.quote(subject.name.removeprefix("image:"))
+    name = shlex.quote(subject.name)
     return text.format(
-        path=name,
-        image=image,
+        path=shlex.quote(_as_path(subject)),
+        image=shlex.quote(subject.name.removeprefix("image:")),
         card=situation.card,
         target=situation.target,
         problem=situation.problem,

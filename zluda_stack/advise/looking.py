@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -26,6 +27,7 @@ from zluda_stack.port.tree import Tree, survey
 
 _ARCHIVES = (".whl", ".zip")
 _IMAGE = "image:"
+_LIBRARY = re.compile(r"\.so(\.\d+)*$|\.(ptx|cubin|fatbin)$")
 Examine = Callable[[str], Report]
 
 
@@ -112,7 +114,9 @@ class Looker(Struct, frozen=True, kw_only=True):
 def _form_of(path: Path) -> Form:
     if path.is_dir():
         return "folder"
-    return "wheel" if path.name.endswith(_ARCHIVES) else "binary"
+    if path.name.endswith(_ARCHIVES):
+        return "wheel"
+    return "library" if _LIBRARY.search(path.name) else "binary"
 
 
 def _holds_programs(folder: str) -> bool:

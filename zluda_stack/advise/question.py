@@ -44,7 +44,7 @@ class Subject(Struct, frozen=True, kw_only=True):
 
     subject: Literal["overview", "program", "source", "python", "model"]
     name: str = ""
-    form: Literal["binary", "folder", "wheel", "package", "image", "-"] = "-"
+    form: Literal["binary", "library", "folder", "wheel", "package", "image", "-"] = "-"
     verdict: Literal["likely", "gaps", "cannot", "unjudged", "no-cuda", "replaced", "-"] = "-"
     code: Literal["cuda", "own-hip", "none", "-"] = "-"
     stays: Literal["none", "by-hand", "not-convertible", "-"] = "-"

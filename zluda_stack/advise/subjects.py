@@ -20,7 +20,7 @@ from zluda_stack.port.python import Asked
 from zluda_stack.port.tree import Kind, Tree
 from zluda_stack.settings import Profile
 
-Form = Literal["binary", "folder", "wheel", "package", "image"]
+Form = Literal["binary", "library", "folder", "wheel", "package", "image"]
 _VERDICTS: dict[Verdict, Literal["likely", "gaps", "cannot", "unjudged", "no-cuda", "replaced"]] = {
     Verdict.LIKELY: "likely",
     Verdict.GAPS: "gaps",
