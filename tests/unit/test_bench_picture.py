@@ -18,7 +18,7 @@ def test_without_matplotlib_it_says_what_brings_it(monkeypatch: pytest.MonkeyPat
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(HostProblem) as told:
         picture.require(Path("bench.png"))
-    assert "zluda-stack[bench]" in told.value.hint
+    assert "pip install '.[bench]'" in told.value.hint
 
 
 def test_another_format_is_refused_before_anything_is_measured() -> None:

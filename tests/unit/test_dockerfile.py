@@ -125,7 +125,7 @@ def test_shell_errors_stop_the_build(dockerfile: str) -> None:
 def test_hadolint_finds_nothing(dockerfile: str, tmp_path: Path) -> None:
     hadolint = executable("hadolint")
     if hadolint is None:
-        pytest.skip("hadolint is not installed: pip install 'zluda-stack[dev]'")
+        pytest.skip("hadolint is not installed: pip install '.[dev]'")
     path = tmp_path / "Dockerfile"
     path.write_text(dockerfile)
     told = subprocess.run([hadolint, str(path)], capture_output=True, text=True, check=False)

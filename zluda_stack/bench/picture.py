@@ -35,7 +35,7 @@ def require(path: Path) -> None:
     except ImportError as error:
         raise HostProblem(
             "a picture takes matplotlib, which is not installed",
-            "pip install 'zluda-stack[bench]' brings it.",
+            "In the folder of zluda-stack's sources: pip install '.[bench]'",
         ) from error
 
 

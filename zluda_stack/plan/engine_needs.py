@@ -105,6 +105,6 @@ def _embedded_needs(facts: HostFacts) -> tuple[Notice, ...]:
         Notice(
             code="embedded-packages",
             message=f"the embedded engine lacks {', '.join(facts.embedded.missing)}",
-            hint="Install them: pip install 'zluda-stack[embedded]'",
+            hint="In the folder of zluda-stack's sources: pip install '.[embedded]'",
         ),
     )

