@@ -42,23 +42,20 @@ def run(
     visits = schedule.order(tuple(slower), rounds, seed)
     waves = []
     for number, visit in enumerate(visits):
-        for _ in range(3):
-            moment = began + number / len(visits)
-            answers = tuple(
-                answer(slower[visit.target], chance, noise, moment) for _ in range(clients)
+        moment = began + number / len(visits)
+        answers = tuple(answer(slower[visit.target], chance, noise, moment) for _ in range(clients))
+        waves.append(
+            Wave(
+                target=visit.target,
+                round=visit.round,
+                visit=number,
+                prompt="small",
+                clients=clients,
+                began=moment,
+                seconds=max(one.last for one in answers),
+                answers=answers,
             )
-            waves.append(
-                Wave(
-                    target=visit.target,
-                    round=visit.round,
-                    visit=number,
-                    prompt="small",
-                    clients=clients,
-                    began=moment,
-                    seconds=max(one.last for one in answers),
-                    answers=answers,
-                )
-            )
+        )
     return Run(
         program="a test",
         began="2026-12-01T00:00:00Z",

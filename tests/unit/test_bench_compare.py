@@ -41,22 +41,22 @@ def quiet(chance: random.Random, _: float) -> float:
 
 def test_a_target_beside_itself_is_no_difference() -> None:
     for seed in range(10):
-        comparison = in_one_go(bench_runs.run(_ALIKE, seed, noise=quiet))
+        comparison = in_one_go(bench_runs.run(_ALIKE, seed, rounds=16, noise=quiet))
         assert verdicts(comparison) == {"no difference"}
 
 
-def test_under_five_of_a_hundred_benches_on_a_drifting_machine_raise_a_false_alarm() -> None:
-    alarms = sum(in_one_go(bench_runs.run(_ALIKE, seed)).differs for seed in range(100))
-    assert alarms < 5
+def test_a_drifting_machine_raises_no_more_false_alarms_than_chance_does() -> None:
+    alarms = sum(in_one_go(bench_runs.run(_ALIKE, seed)).differs for seed in range(60))
+    assert alarms <= 6  # 3 are expected; more than 6 come by chance in one of 30 tries
 
 
 def test_a_server_that_takes_ten_percent_longer_is_seen_on_that_machine() -> None:
     seen = 0
-    for seed in range(25):
-        found = in_one_go(bench_runs.run(_SLOWED, seed)).metrics
+    for seed in range(10):
+        found = in_one_go(bench_runs.run(_SLOWED, seed, rounds=16)).metrics
         seen += sum(one.verdict == "slower" for one in found)
         assert not any(one.verdict == "faster" for one in found)
-    assert seen >= 0.8 * 25 * len(found)
+    assert seen >= 0.8 * 10 * len(found)
 
 
 def test_the_metrics_of_a_single_client_are_four() -> None:
@@ -130,7 +130,7 @@ def test_a_target_with_errors_is_no_winner() -> None:
     comparison = in_one_go(run)
     assert verdicts(comparison) == {"errors"}
     assert "no winner" in report.verdict(comparison, comparison.metrics[0])
-    assert "1 of 50 requests to b failed" in comparison.notes[0]
+    assert "1 of 18 requests to b failed" in comparison.notes[0]
 
 
 def test_a_target_with_errors_can_lose() -> None:

@@ -14,7 +14,7 @@ from zluda_stack.bench import load
 from zluda_stack.bench.load import Server
 from zluda_stack.bench.prompts import Prompt, all_prompts, asked, digest
 
-PROMPT = Prompt(name="p", text="Say it.", about=10, answer=5, times=1)
+PROMPT = Prompt(name="p", text="Say it.", about=10, answer=5)
 
 
 def server(port: int, key: str | None = None) -> Server:

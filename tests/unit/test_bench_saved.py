@@ -63,8 +63,8 @@ def test_what_a_target_took_is_told_with_units() -> None:
         Watched(target="native", visit=1, memory=2**31, card_memory=4 * 2**30, watts=(201.0,)),
     )
     told = report.taken(changed(watched=watched))
-    assert told[1] == ("native", "2.0 GiB", "8.0 GiB", "201 W", "12", "0")
-    assert told[0] == ("translated", "-", "-", "-", "12", "0")
+    assert told[1] == ("native", "2.0 GiB", "8.0 GiB", "201 W", "4", "0")
+    assert told[0] == ("translated", "-", "-", "-", "4", "0")
 
 
 def test_a_client_that_is_busy_itself_is_said() -> None:

@@ -33,9 +33,9 @@ def test_a_server_at_a_url_is_measured_and_saved_without_its_address(project: Pa
     kept = saved.read(project / "b.json")
     assert kept.names == ("mine",)
     assert kept.targets[0].model == "the-model"
-    # Two visits of three waves of one client, and three of two.
-    assert len(kept.waves) == 12
-    assert sum(len(wave.answers) for wave in kept.waves) == 18
+    # Two visits with a wave of one client, and one of two.
+    assert [wave.clients for wave in kept.waves] == [1, 2, 1, 2]
+    assert sum(len(wave.answers) for wave in kept.waves) == 6
     assert all(body["ignore_eos"] for body in does.asked)
 
 
@@ -84,7 +84,7 @@ def test_what_cannot_be_meant_is_refused(arguments: tuple[str, ...], message: st
 
 
 def test_errors_are_counted_and_shown() -> None:
-    does = FakeStreams(fails=7)
+    does = FakeStreams(fails=2)
     with fake_streams(does) as port:
         told = run("bench", f"http://127.0.0.1:{port}", *QUICK)
     assert told.code == ExitCode.OK, told.err
@@ -128,12 +128,12 @@ def test_without_a_card_the_profiles_for_one_are_named_with_the_reason() -> None
 
 
 def test_a_dry_run_says_what_would_be_brought_up_and_how_long_that_takes() -> None:
-    told = run("--host-facts", str(NO_GPU), "bench", "cpu", "cpu", "--dry-run", "--rounds", "8")
+    told = run("--host-facts", str(NO_GPU), "bench", "cpu", "cpu", "--dry-run")
     assert told.code == ExitCode.OK, told.err
     assert "the stack bench-cpu," in told.out
     assert "the stack bench-cpu-2," in told.out
     assert "zluda_stack.engines.embedded" in told.out
-    assert "requests in 8 rounds" in told.out
+    assert "requests in 16 rounds" in told.out
     assert "minutes for each" in told.out
 
 

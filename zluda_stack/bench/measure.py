@@ -63,11 +63,11 @@ class Asked:
 
     def requests(self) -> int:
         """How many requests one target gets, but for those that warm it up."""
-        return 2 * self.rounds * sum(prompt.times * n for prompt, n in self.scenarios())
+        return 2 * self.rounds * sum(clients for _, clients in self.scenarios())
 
     def tokens(self) -> tuple[int, int]:
         """About how many tokens of prompts and of answers these are."""
-        weights = [(prompt, 2 * self.rounds * prompt.times * n) for prompt, n in self.scenarios()]
+        weights = [(prompt, 2 * self.rounds * clients) for prompt, clients in self.scenarios()]
         return (
             sum(prompt.about * times for prompt, times in weights),
             sum(prompt.answer * times for prompt, times in weights),
@@ -171,14 +171,12 @@ class Bench:
                 self._not_measured(name, prompt.name + many, reason)
 
     def _visit(self, opened: Opened, visit: schedule.Visit, number: int) -> None:
-        """One turn of a target. Its first request, after the wait, counts for nothing."""
-        load.wave(opened.server, self._asked.prompts[0], 1, cached=self._asked.cached)
+        """One turn of a target: short, so that what disturbs it hits the next one too."""
         with Watch(opened.gauges) as watch:
             for prompt, clients in self._asked.scenarios():
                 if (visit.target, prompt.name, clients) in self._refused:
                     continue
-                for _ in range(prompt.times):
-                    self._wave(opened.server, visit, number, prompt, clients)
+                self._wave(opened.server, visit, number, prompt, clients)
         if opened.gauges:
             self.found.watched.append(watch.told(visit.target, number))
 

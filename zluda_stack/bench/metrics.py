@@ -52,7 +52,7 @@ class What(Struct, frozen=True, order=True, kw_only=True):
 
 
 class Value(Struct, frozen=True, kw_only=True):
-    """A number that one visit gave: the median of its waves."""
+    """A number that one visit gave."""
 
     round: int
     visit: int

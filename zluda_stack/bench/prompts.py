@@ -33,7 +33,7 @@ def {verb}_{noun}_{number}({noun}: list[Entry], limit: int = {limit}) -> list[En
 
 
 class Prompt(Struct, frozen=True, kw_only=True):
-    """What is asked, how many tokens are to be answered, and how often in one visit of a target.
+    """What is asked, and how many tokens are to be answered.
 
     `about` is its length in tokens as most models count it.
     """
@@ -42,7 +42,6 @@ class Prompt(Struct, frozen=True, kw_only=True):
     text: str
     about: int
     answer: int
-    times: int
 
 
 def all_prompts() -> dict[str, Prompt]:
@@ -58,17 +57,16 @@ def all_prompts() -> dict[str, Prompt]:
             text="Write a long story about a ship that crosses an unknown sea.",
             about=30,
             answer=64,
-            times=3,
         ),
-        Prompt(name="file", text=_code(14) + question, about=1500, answer=64, times=1),
-        Prompt(name="coding", text=_code(110) + question, about=12000, answer=64, times=1),
+        Prompt(name="file", text=_code(14) + question, about=1500, answer=64),
+        Prompt(name="coding", text=_code(110) + question, about=12000, answer=64),
     )
     return {prompt.name: prompt for prompt in made}
 
 
 def digest(prompts: list[Prompt]) -> str:
     """The SHA-256 of these prompts, with how they are asked: equal only for an equal load."""
-    told = repr([(one.name, one.text, one.answer, one.times) for one in prompts])
+    told = repr([(one.name, one.text, one.answer) for one in prompts])
     return hashlib.sha256(told.encode()).hexdigest()
 
 
