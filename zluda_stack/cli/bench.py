@@ -34,6 +34,11 @@ _ANSWER_RATE = 50
     metavar="A.json B.json",
     help="Measure nothing: say whether two saved benches differ. FILE#TARGET is one of several.",
 )
+@click.option(
+    "--rocprof",
+    metavar="DIR",
+    help="Measure nothing: show the kernels that rocprofv3 counted into DIR, the longest first.",
+)
 @click.option("--prompt", "prompts", metavar="LIST", help="Of small, file, coding; all without.")
 @click.option(
     "--clients", default="1", show_default=True, metavar="LIST", help="How many ask at once: 1,2,4."
@@ -75,6 +80,7 @@ def bench(
     *,
     targets: tuple[str, ...],
     saved: tuple[str, str] | None,
+    rocprof: str | None,
     prompts: str | None,
     clients: str,
     rounds: int,
@@ -97,6 +103,9 @@ def bench(
     """
     if saved is not None:
         _compare_saved(targets, saved, margin / 100, as_json=as_json)
+        return
+    if rocprof is not None:
+        _tell_kernels(targets, Path(rocprof), as_json=as_json)
         return
     asked = _asked(prompts, clients, rounds, cached=cached)
     if picture is not None:
@@ -281,6 +290,19 @@ def _side(word: str) -> Side:
             f"Name one: {path}#{run.names[0]}.",
         )
     return Side(label=target or path.stem, run=run, target=target or run.names[0])
+
+
+def _tell_kernels(targets: tuple[str, ...], folder: Path, *, as_json: bool) -> None:
+    """Print the kernels that a profile in `folder` has."""
+    from zluda_stack.bench import rocprof
+
+    if targets:
+        raise UsageError("--rocprof measures nothing, so it takes no targets", "Leave one out.")
+    kernels = rocprof.collect(folder)
+    if as_json:
+        output.print_json(kernels)
+    else:
+        output.table(rocprof.COLUMNS, rocprof.rows(kernels))
 
 
 def _tell_comparison(comparison: Comparison) -> None:
