@@ -32,6 +32,7 @@ class Incoming(asyncio.Protocol):
         self._status: int | None = None
         self._pieces: list[bytes] = []
         self._size = 0
+        self._is_paused = False
         self._complete = False
         self._lost = False
 
@@ -58,7 +59,8 @@ class Incoming(asyncio.Protocol):
 
     def _take(self) -> bytes:
         pieces, self._pieces, self._size = self._pieces, [], 0
-        if self._transport is not None and not self._transport.is_closing():
+        if self._is_paused and self._transport is not None and not self._transport.is_closing():
+            self._is_paused = False
             self._transport.resume_reading()
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
@@ -87,7 +89,8 @@ class Incoming(asyncio.Protocol):
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade):
             self._lost = not self._complete
-        if self._size > _AHEAD_BYTES and self._transport is not None:
+        if self._size > _AHEAD_BYTES and self._transport is not None and not self._is_paused:
+            self._is_paused = True
             self._transport.pause_reading()
         self._wake()
 
