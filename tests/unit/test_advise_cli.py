@@ -224,7 +224,14 @@ def test_a_file_of_a_model(project: Path) -> None:
 
 def test_a_package_by_its_name() -> None:
     assert code("torch") == "python-rocm"
-    assert code("tensorrt") == "python-partly"
+    assert code("tensorrt") == "python-lacking"
+    assert "zluda-stack check tensorrt\n" in advise("tensorrt", "--gpu", "gfx1100").out
+
+
+def test_what_could_not_be_read_is_not_said_to_be_free_of_cuda(project: Path) -> None:
+    os.truncate(write(project / "huge.cu", "x"), 5 << 20)
+    (project / "binary.cu").write_bytes(b"\x7fELF\0\0\x01")
+    assert code("huge.cu") == code("binary.cu") == "source-unread"
 
 
 @needs_compiler
@@ -265,4 +272,4 @@ def test_names_do_not_steer_the_terminal(project: Path) -> None:
 def test_what_is_too_large_to_be_a_source_is_counted(project: Path) -> None:
     write(project / "src" / "a.cu", KERNEL % "")
     os.truncate(write(project / "src" / "b.cu", "x"), 5 << 20)
-    assert "1 file could not be read, or had more than 4 MiB" in advise("src").out
+    assert "1 file could not be read, had more than 4 MiB, or no text" in advise("src").out

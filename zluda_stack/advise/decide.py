@@ -12,6 +12,9 @@ from zluda_stack.catalog.advice import Book, Condition, Path, Rule, Way
 from zluda_stack.catalog.packages import RocmPackage, Support
 from zluda_stack.catalog.schema import Evidence, Provenance
 
+# The ways that say of each package what there is of it.
+_OF_PACKAGES = frozenset({"packages", "other-packages"})
+
 
 class OpenWay(Struct, frozen=True, kw_only=True):
     """A way that is open, as it is told: `commands` are this program's, `elsewhere` others'."""
@@ -97,14 +100,17 @@ def _closing(way: Way, question: Question) -> str:
 
 
 def _told(name: str, way: Way, question: Question, packages: tuple[RocmPackage, ...]) -> OpenWay:
-    is_packages = name == "packages"
+    is_packages = name in _OF_PACKAGES
     own = tuple(one.install for one in packages if one.install) if is_packages else ()
     return OpenWay(
         name=name,
         path=way.path,
         title=way.title,
         why=_filled(way.why, question),
-        commands=tuple(_filled(command, question) for command in way.commands),
+        commands=tuple(
+            _filled(command, question, _lacking(packages, question.situation.target))
+            for command in way.commands
+        ),
         elsewhere=way.elsewhere + own,
         details=tuple(_details(packages, question)) if is_packages else (),
         evidence=way.provenance.evidence,
@@ -126,6 +132,11 @@ def serves(package: RocmPackage, target: str) -> bool:
     return not (target and package.cards) or target in package.cards
 
 
+def is_there(package: RocmPackage, target: str) -> bool:
+    """True when the package has a ROCm build for the target (any, where none is named)."""
+    return package.support is not Support.NO and serves(package, target)
+
+
 def _as_path(subject: Subject) -> str:
     """The path in a form that no command takes for an option or for a program of PATH."""
     is_path = subject.subject == "source" or subject.form in ("binary", "folder", "library")
@@ -133,13 +144,20 @@ def _as_path(subject: Subject) -> str:
     return f"./{subject.name}" if plain else subject.name
 
 
-def _filled(text: str, question: Question) -> str:
+def _lacking(packages: tuple[RocmPackage, ...], target: str) -> str:
+    """The name of the first that has no ROCm build for the target; a word in its place if none."""
+    names = (one.names[0] for one in packages if not is_there(one, target))
+    return next(names, "PACKAGE")
+
+
+def _filled(text: str, question: Question, package: str = "") -> str:
     """`text` with its places filled; what the user typed is quoted for a shell."""
     situation, subject = question.situation, question.subject
     name = shlex.quote(subject.name)
     return text.format(
         path=shlex.quote(_as_path(subject)),
         image=shlex.quote(subject.name.removeprefix("image:")),
+        package=package,
         card=situation.card,
         target=situation.target,
         problem=situation.problem,

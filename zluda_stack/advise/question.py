@@ -36,9 +36,10 @@ class Subject(Struct, frozen=True, kw_only=True):
     """What is asked about; a field is "-" where it says nothing.
 
     `form` is how a program comes, `verdict` that of `check`. `code` is whether sources hold CUDA
-    or have a HIP build, `stays` the worst that hipify leaves behind, `extension` whether PyTorch
-    builds them. `packages` is how many of a Python project's packages have ROCm builds for the
-    card, `package` whether the program is such a package. `name` is as the user typed it; `found`
+    or have a HIP build (unread: no CUDA was seen, and not all could be read), `stays` the worst
+    that hipify leaves behind, `extension` whether PyTorch builds them. `packages` is how many of a
+    Python project's packages have ROCm builds for the card (lacking: none of those that there
+    are), `package` whether the program is such a package. `name` is as the user typed it; `found`
     is what was found, for people.
     """
 
@@ -46,10 +47,10 @@ class Subject(Struct, frozen=True, kw_only=True):
     name: str = ""
     form: Literal["binary", "library", "folder", "wheel", "package", "image", "-"] = "-"
     verdict: Literal["likely", "gaps", "cannot", "unjudged", "no-cuda", "replaced", "-"] = "-"
-    code: Literal["cuda", "own-hip", "none", "-"] = "-"
+    code: Literal["cuda", "own-hip", "none", "unread", "-"] = "-"
     stays: Literal["none", "by-hand", "not-convertible", "-"] = "-"
     extension: Literal["yes", "no", "-"] = "-"
-    packages: Literal["all", "some", "none", "-"] = "-"
+    packages: Literal["all", "some", "lacking", "none", "-"] = "-"
     package: Literal["yes", "no", "-"] = "-"
     fits: Literal["yes", "no", "unknown", "-"] = "-"
     found: tuple[str, ...] = ()

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal
 
-from zluda_stack.advise.decide import serves
+from zluda_stack.advise.decide import is_there
 from zluda_stack.advise.question import Situation, Subject
-from zluda_stack.catalog.packages import RocmPackage, Support
+from zluda_stack.catalog.packages import RocmPackage
 from zluda_stack.catalog.porting import Severity
 from zluda_stack.check.gaps import Severity as GapSeverity
 from zluda_stack.check.judge import Verdict
@@ -38,7 +38,7 @@ def of_program(
     name: str, form: Form, report: Report, package: RocmPackage | None, situation: Situation
 ) -> Subject:
     """A program by what `check` says of it; `package` is what it is of, where that is known."""
-    there = package is not None and _is_there(package, situation.target)
+    there = package is not None and is_there(package, situation.target)
     return Subject(
         subject="program",
         name=name,
@@ -70,19 +70,22 @@ def of_sources(name: str, tree: Tree, asked: Sequence[Asked], situation: Situati
         worst = "not-convertible"
     elif tree.count(Severity.BY_HAND):
         worst = "by-hand"
-    code: Literal["cuda", "own-hip", "none"] = "cuda" if tree.files else "none"
-    if tree.own_hip and tree.files:
-        code = "own-hip"
-    is_python = code == "none" and bool(packages)
+    is_python = not tree.files and bool(packages)
     return Subject(
         subject="python" if is_python else "source",
         name=name,
-        code=code,
+        code=_code(tree, is_python=is_python),
         stays=worst,
         extension="yes" if tree.extends_torch else "no",
         packages=_how_many(packages, situation.target),
         found=(*_of_tree(tree), *_of_packages(asked)),
     )
+
+
+def _code(tree: Tree, *, is_python: bool) -> Literal["cuda", "own-hip", "none", "unread"]:
+    if tree.files:
+        return "own-hip" if tree.own_hip else "cuda"
+    return "unread" if tree.unread and not is_python else "none"
 
 
 def of_package(name: str, package: RocmPackage, situation: Situation) -> Subject:
@@ -94,14 +97,13 @@ def of_package(name: str, package: RocmPackage, situation: Situation) -> Subject
     )
 
 
-def _how_many(packages: Sequence[RocmPackage], target: str) -> Literal["all", "some", "none"]:
+def _how_many(
+    packages: Sequence[RocmPackage], target: str
+) -> Literal["all", "some", "lacking", "none"]:
     if not packages:
         return "none"
-    return "all" if all(_is_there(one, target) for one in packages) else "some"
-
-
-def _is_there(package: RocmPackage, target: str) -> bool:
-    return package.support is not Support.NO and serves(package, target)
+    there = [is_there(one, target) for one in packages]
+    return "all" if all(there) else "some" if any(there) else "lacking"
 
 
 def _of_packages(asked: Iterable[Asked]) -> Iterator[str]:
@@ -111,8 +113,13 @@ def _of_packages(asked: Iterable[Asked]) -> Iterator[str]:
 
 
 def _of_tree(tree: Tree) -> Iterator[str]:
-    if not tree.files:
-        return
+    if tree.files:
+        yield from _of_cuda(tree)
+    if tree.unread:
+        yield f"{_n(tree.unread, 'file')} could not be read, had more than 4 MiB, or no text"
+
+
+def _of_cuda(tree: Tree) -> Iterator[str]:
     yield (
         f"{_n(tree.files, 'file')} with CUDA, {_n(tree.lines, 'line')}, "
         f"{_n(tree.kernels, 'kernel')}"
@@ -127,8 +134,6 @@ def _of_tree(tree: Tree) -> Iterator[str]:
         yield f"  {_kind(kind)}"
     if len(tree.kinds) > _MOST_KINDS:
         yield f"  and {len(tree.kinds) - _MOST_KINDS} more kinds"
-    if tree.unread:
-        yield f"{_n(tree.unread, 'file')} could not be read, or had more than 4 MiB"
 
 
 def _kind(kind: Kind) -> str:

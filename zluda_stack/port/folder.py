@@ -32,8 +32,9 @@ class Files(Struct, frozen=True):
 def read_folder(path: Path, tell: Callable[[str], None] = lambda _: None) -> Files:
     """The sources and Python files below `path`, or the one file that it is, in name order.
 
-    Symbolic links are not followed, nor folders of tools gone into. A file of more than 4 MiB, or
-    one that this user may not read, counts as unread. `tell` is given each name.
+    Symbolic links are not followed, nor folders of tools gone into. A file of more than 4 MiB, one
+    that is no text, or one that this user may not read, counts as unread. `tell` is given each
+    name.
     """
     sources: list[tuple[str, str]] = []
     scripts: list[tuple[str, str]] = []
@@ -77,6 +78,7 @@ def _text(path: Path) -> str | None:
     try:
         if path.stat().st_size > _LARGEST or not path.is_file():
             return None
-        return path.read_text(encoding="utf-8", errors="replace")
+        text = path.read_text(encoding="utf-8", errors="replace")
+        return None if "\0" in text else text
     except OSError:
         return None

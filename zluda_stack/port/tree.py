@@ -59,7 +59,7 @@ class Tree(Struct, frozen=True, kw_only=True):
 
     `own_hip` are files that show that it has a HIP build of its own: then nothing is to be
     converted. `extends_torch` is whether it is built by PyTorch, which converts it. `unread`
-    counts files that could not be read or are too large.
+    counts files that could not be read, are too large or no text.
     """
 
     files: int
