@@ -225,3 +225,29 @@ def test_a_folder_that_may_not_be_written_is_said(project: Path) -> None:
     project.chmod(0o700)
     assert told.code == ExitCode.HOST
     assert "cannot write" in told.err
+
+
+@pytest.mark.timeout(20)
+def test_what_is_no_text_is_refused_and_not_waited_for(project: Path) -> None:
+    os.mkfifo(project / "fifo.cu")
+    (project / "binary.cu").write_bytes(b"\x7fELF\0\0")
+    os.truncate(project / "plain.cu", 5 << 20)
+    for name in ("fifo.cu", "binary.cu", "plain.cu", "/dev/zero"):
+        told = hipify(name)
+        assert told.code == ExitCode.USAGE
+        assert f"{name} is no" in told.err
+
+
+def test_a_result_is_not_written_where_it_cannot_be(project: Path) -> None:
+    for place in ("/dev/full", str(project)):
+        told = hipify("plain.cu", "-o", place)
+        assert told.code == ExitCode.USAGE
+        assert "is no file" in told.err
+
+
+def test_a_name_that_is_no_utf8_is_told_as_json(project: Path) -> None:
+    name = os.fsdecode(b"caf\xe9.cu")
+    (project / name).write_bytes(PLAIN)
+    told = hipify("--json", name)
+    assert told.code == ExitCode.OK, told.err
+    assert [one["source"] for one in told.json["files"]] == [name]

@@ -53,8 +53,15 @@ def require_sensible(way: Way, sources: tuple[str, ...]) -> None:
         raise UsageError("-o, --in-place and --check exclude each other", "Give one of them.")
     if way.out is not None and len(sources) > 1:
         raise UsageError("-o is for one source", "Without it each gets a SOURCE.hip beside it.")
-    if way.out not in (None, STDOUT) and _same(way.target(sources[0]), Path(sources[0])):
-        raise UsageError(f"-o {way.out} is the source", "--in-place replaces it and keeps a copy.")
+    if way.out is not None and way.out != STDOUT:
+        _require_place(Path(way.out), Path(sources[0]))
+
+
+def _require_place(out: Path, source: Path) -> None:
+    if _same(out, source):
+        raise UsageError(f"-o {out} is the source", "--in-place replaces it and keeps a copy.")
+    if out.exists() and not out.is_file():
+        raise UsageError(f"-o {out} is no file", "Name a file; `-o -` is stdout.")
 
 
 def write_all(results: dict[str, bytes], read: dict[str, bytes], way: Way) -> dict[str, Written]:
@@ -90,12 +97,22 @@ def _sources(given: str) -> list[str]:
 
 
 def _read(name: str) -> bytes:
+    """The text of the file. What is none, such as a pipe, a device or a program, is not read."""
+    from zluda_stack.port.folder import LARGEST
+
+    hint = "Give the path of a CUDA source."
     try:
-        return Path(name).read_bytes()
+        status = Path(name).stat()
+        if not stat.S_ISREG(status.st_mode) or status.st_size > LARGEST:
+            raise UsageError(f"{name} is no file of at most {LARGEST >> 20} MiB", hint)
+        text = Path(name).read_bytes()
     except FileNotFoundError as error:
-        raise UsageError(f"there is no {name}", "Give the path of a CUDA source.") from error
+        raise UsageError(f"there is no {name}", hint) from error
     except OSError as error:
         raise HostProblem(f"cannot read {name}: {error.strerror}", "Check its owner.") from error
+    if b"\0" in text:
+        raise UsageError(f"{name} is no text", hint)
+    return text
 
 
 def _same(one: Path, other: Path) -> bool:

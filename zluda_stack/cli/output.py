@@ -92,11 +92,20 @@ def _two_lines(label: str, hue: str, message: str, hint: str, *, color: bool) ->
 
 
 def print_json(obj: object) -> None:
-    """`obj` (plain data or msgspec structs) as indented JSON with sorted keys on stdout."""
+    """`obj` (plain data or msgspec structs) as indented JSON with sorted keys on stdout.
+
+    A file's name that is no UTF-8 has its odd bytes as \\udc80 to \\udcff, as Python reads them.
+    """
     import msgspec
 
-    raw = msgspec.json.format(msgspec.json.encode(obj, order="sorted"), indent=2)
-    click.echo(raw.decode())
+    try:
+        raw = msgspec.json.format(msgspec.json.encode(obj, order="sorted"), indent=2)
+    except UnicodeEncodeError:
+        import json
+
+        click.echo(json.dumps(msgspec.to_builtins(obj, str_keys=True), sort_keys=True, indent=2))
+    else:
+        click.echo(raw.decode())
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:

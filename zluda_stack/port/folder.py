@@ -10,7 +10,8 @@ from msgspec import Struct
 
 from zluda_stack.port import python, tree
 
-_LARGEST = 4 << 20
+# In bytes. More is no source that a person wrote.
+LARGEST = 4 << 20
 _MOST = 100_000
 # Folders of tools, which are not the project's own.
 _OTHERS = frozenset(
@@ -76,7 +77,7 @@ def _is_others(folder: str, name: str) -> bool:
 
 def _text(path: Path) -> str | None:
     try:
-        if path.stat().st_size > _LARGEST or not path.is_file():
+        if path.stat().st_size > LARGEST or not path.is_file():
             return None
         text = path.read_text(encoding="utf-8", errors="replace")
         return None if "\0" in text else text
