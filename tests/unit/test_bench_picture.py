@@ -32,6 +32,7 @@ def test_a_picture_names_targets_units_and_what_is_measured(tmp_path: Path) -> N
     told = (tmp_path / "bench.svg").read_text()
     for word in ("translated", "native", "tokens/s", "clients at once", "first token"):
         assert f"<!-- {word} -->" in told or f"<!-- small: {word} -->" in told, word
+    assert told.count("<!-- clients at once -->") == 4, "a panel for each metric, and no empty one"
     before = (tmp_path / "bench.svg").read_bytes()
     picture.draw(RUN, tmp_path / "bench.png")
     assert (tmp_path / "bench.png").read_bytes().startswith(b"\x89PNG")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import math
 import random
 import statistics as plain
+from pathlib import Path
 
 import pytest
 
@@ -26,6 +28,9 @@ def _tails() -> list[float]:
 
 
 _TAILS = _tails()
+_RECORD: dict[str, list[float]] = json.loads(
+    (Path(__file__).parents[1] / "data" / "bench-noise.json").read_text()
+)["rows"]
 
 
 def visits(chance: random.Random, slower: float, moments: tuple[float, float]) -> float:
@@ -83,6 +88,50 @@ def test_patterns_that_are_sampled_keep_the_same_word_and_see_more() -> None:
         seen += sum(value < ALPHA for value in p.values())
     assert alarms <= 9  # 5 are expected; more than 9 come by chance in one of 40 tries
     assert seen / (20 * _METRICS) > 0.95
+
+
+def recorded(chance: random.Random, slower: float, share: float = 1.0) -> dict[str, list[float]]:
+    """Eight rounds that begin anywhere in what a loaded machine really did, or in a `share` of it.
+
+    The next request is the next of the record.
+    """
+    begin = chance.randrange(10**6)
+    orders = [chance.choice((1, -1)) for _ in range(_ROUNDS)]
+    rows = {}
+    for name, noise in _RECORD.items():
+        row = []
+        for number, order in enumerate(orders):
+            four = [share * noise[(begin + 4 * number + n) % len(noise)] for n in range(4)]
+            outer, inner = (four[0] + four[3]) / 2, (four[1] + four[2]) / 2
+            row.append(order * (inner - outer) - math.log(slower))
+        rows[name] = row
+    return rows
+
+
+def test_the_noise_of_a_real_loaded_machine_raises_no_more_alarms_than_chance() -> None:
+    chance = seeded(17)
+    design = statistics.paired(_ROUNDS)
+    alarms = sum(
+        min(statistics.p_values(recorded(chance, 1.0), design).values()) < ALPHA
+        for _ in range(4000)
+    )
+    assert alarms < ALPHA * 4000
+
+
+def test_ten_percent_are_seen_in_a_tenth_of_that_noise_and_not_in_all_of_it() -> None:
+    chance = seeded(19)
+    design = statistics.paired(_ROUNDS)
+
+    def seen(share: float) -> float:
+        found = [
+            value < ALPHA
+            for _ in range(60)
+            for value in statistics.p_values(recorded(chance, 1.1, share), design).values()
+        ]
+        return sum(found) / len(found)
+
+    assert seen(0.1) > 0.8
+    assert seen(1.0) < 0.5
 
 
 def test_the_intervals_of_all_metrics_hold_the_truth_together() -> None:

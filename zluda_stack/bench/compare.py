@@ -14,6 +14,8 @@ from zluda_stack.bench.saved import Run, TargetFacts
 from zluda_stack.errors import UsageError
 
 MARGIN = 0.1
+# The name by which each server of this program knows its model.
+_ANY_MODEL = "default"
 _APART = (
     "They were measured at different times: a change of the machine between them, such as other "
     "load or heat, looks like a difference. Measure both in one go to be sure."
@@ -244,13 +246,18 @@ def _notes(first: Side, second: Side, *, together: bool) -> tuple[str, ...]:
             of = metrics.asked(side.run, side.target)
             found.append(f"{failed} of {of} requests to {side.label} failed; they count nowhere.")
     one, other = first.facts, second.facts
-    if _differ(one.model_sha256, other.model_sha256) or _differ(one.model, other.model):
+    if _differ(one.model_sha256, other.model_sha256) or _differ(_model(one), _model(other)):
         found.append("They served different models: this compares models, too.")
     if first.run.prompts != second.run.prompts or first.run.cached != second.run.cached:
         found.append("They were asked different prompts: this compares prompts, too.")
     if first.run.machine != second.run.machine:
         found.append("They were measured from different machines.")
     return tuple(found)
+
+
+def _model(facts: TargetFacts) -> str | None:
+    """The model's name, unless it is a name for whatever is served."""
+    return None if facts.model == _ANY_MODEL else facts.model
 
 
 def _differ(one: str | None, other: str | None) -> bool:

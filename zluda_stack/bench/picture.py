@@ -57,10 +57,10 @@ def draw(run: Run, path: Path) -> None:
     columns = min(4, len(panels))
     lines = -(-len(panels) // columns)
     figure = Figure(figsize=(_WIDTH * columns, _HEIGHT * lines + 0.6), layout="constrained")
-    axes = figure.subplots(lines, columns, squeeze=False).flat
+    axes = list(figure.subplots(lines, columns, squeeze=False).flat)
     for panel, axis in zip(panels, axes, strict=False):
         _panel(axis, series, *panel)
-    for axis in list(axes)[len(panels) :]:
+    for axis in axes[len(panels) :]:
         axis.set_visible(False)
     handles, labels = next(iter(figure.axes)).get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=max(1, len(labels)))
