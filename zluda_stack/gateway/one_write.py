@@ -59,6 +59,12 @@ class OneWriteProtocol(HttpToolsProtocol):
         self._await_no_head()
         super().on_headers_complete()
 
+    def on_response_complete(self) -> None:
+        """The answer is whole: it goes out before its line is logged, which takes 0.2 ms."""
+        if isinstance(self.transport, _Gathering):
+            self.transport.flush()
+        super().on_response_complete()
+
     def _await_head(self) -> None:
         self._deadline = self.loop.call_later(self.head_seconds, self.transport.close)
 
@@ -79,11 +85,11 @@ class _Gathering(asyncio.Transport):
 
     def write(self, data: bytes | bytearray | memoryview[Any]) -> None:
         if not self._pieces:
-            self._loop.call_soon(self._flush)
+            self._loop.call_soon(self.flush)
         self._pieces.append(data)
 
     def close(self) -> None:
-        self._flush()
+        self.flush()
         self._transport.close()
 
     def is_closing(self) -> bool:
@@ -103,7 +109,8 @@ class _Gathering(asyncio.Transport):
     def resume_reading(self) -> None:
         self._transport.resume_reading()
 
-    def _flush(self) -> None:
+    def flush(self) -> None:
+        """Write what was gathered so far."""
         pieces, self._pieces = self._pieces, []
         if pieces and not self._transport.is_closing():
             self._transport.write(pieces[0] if len(pieces) == 1 else b"".join(pieces))
