@@ -45,7 +45,7 @@ bench: $(DEV_STAMP) ## Measure speed and size, and print a table
 lock: $(RUN_STAMP) ## Resolve requirements/*.txt anew (needs uv), and write zluda-stack.lock
 	$(COMPILE) --extra embedded --output-file requirements/run.txt \
 		pyproject.toml requirements/build.in
-	$(COMPILE) --extra embedded --extra dev --constraint requirements/run.txt \
+	$(COMPILE) --extra embedded --extra dev --extra bench --constraint requirements/run.txt \
 		--output-file requirements/dev.txt pyproject.toml requirements/build.in
 	for part in endpoint gates sdist; do $(COMPILE) --constraint requirements/run.txt \
 		--output-file requirements/$$part.txt requirements/$$part.in || exit 1; done
