@@ -10,7 +10,11 @@ from tests.unit import bench_runs
 from tests.unit.command_line import CASES, NO_GPU, run, settle, write
 from tests.unit.fake_streams import FakeStreams, fake_streams
 from zluda_stack.bench import saved
-from zluda_stack.errors import ExitCode
+from zluda_stack.bench.measure import Asked, Bench, Opened
+from zluda_stack.bench.prompts import all_prompts
+from zluda_stack.bench.targets import RemoteTarget
+from zluda_stack.errors import EngineFailure, ExitCode
+from zluda_stack.progress import Progress, Silent
 
 QUICK = ("--prompt", "small", "--rounds", "1")
 
@@ -195,3 +199,32 @@ def test_a_bench_of_two_targets_says_how_they_compare() -> None:
     (comparison,) = told.json["comparisons"]
     verdicts = {one["what"]["metric"]: one["verdict"] for one in comparison["metrics"]}
     assert verdicts["generation"] == "slower"
+
+
+class Stubborn:
+    """A target that cannot be closed."""
+
+    cards: frozenset[str] = frozenset()
+
+    def __init__(self, name: str, port: int, closed: list[str]) -> None:
+        self.name = name
+        self._inner = RemoteTarget(name, f"http://127.0.0.1:{port}", None, None, cached=False)
+        self._closed = closed
+
+    def open(self, progress: Progress) -> Opened:
+        return self._inner.open(progress)
+
+    def close(self, progress: Progress) -> None:
+        progress.step(f"closing {self.name}")
+        self._closed.append(self.name)
+        raise EngineFailure(f"{self.name} does not stop")
+
+
+def test_what_cannot_be_closed_keeps_nothing_else_open() -> None:
+    closed: list[str] = []
+    asked = Asked(prompts=(all_prompts()["small"],), clients=(1,), rounds=1, cached=False, order=1)
+    with fake_streams(FakeStreams()) as port, pytest.raises(EngineFailure):
+        targets = [Stubborn(name, port, closed) for name in ("one", "two")]
+        with Bench(targets, asked, Silent()) as bench:
+            bench.run()
+    assert sorted(closed) == ["one", "two"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import Protocol
@@ -107,9 +108,10 @@ class Bench:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Close what is open."""
-        for name in list(self._open):
-            self._close(name)
+        """Close all that is open, also when closing one of them fails."""
+        with ExitStack() as closing:
+            for name in list(self._open):
+                closing.callback(self._close, name)
 
     def run(self) -> Measured:
         """Visit all targets in all rounds. A target that fails to open is left out from then on."""
