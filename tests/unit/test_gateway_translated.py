@@ -200,6 +200,20 @@ def test_tokens_are_counted_by_the_servers_own_tokenizer(tmp_path: Path, play: S
     assert asked["tools"][0]["function"]["name"] == "add"
 
 
+@pytest.mark.parametrize(
+    ("path", "told"),
+    [(MESSAGES, "prompt is too long"), (CHAT, "context_length_exceeded")],
+)
+def test_a_prompt_that_an_older_llama_cpp_finds_too_long_is_told_as_clients_know_it(
+    tmp_path: Path, play: Start, path: str, told: str
+) -> None:
+    said = b'{"error":{"code":400,"message":"the request exceeds the available context size. try"}}'
+    play({CHAT: whole(said, status=b"400 Bad Request"), "/v1/models": MODELS})
+    answer = ask(tmp_path, path, body(), openai_only=True)
+    assert answer.status == 400
+    assert told in json.dumps(answer.json())
+
+
 def test_an_older_llama_cpp_counts_the_tokens_of_what_its_template_makes(
     tmp_path: Path, play: Start
 ) -> None:

@@ -10,6 +10,7 @@ from zluda_stack.catalog.load import load
 from zluda_stack.catalog.schema import Model
 from zluda_stack.host.facts import LocalModelFacts
 from zluda_stack.plan.changes import changes
+from zluda_stack.plan.combination import other_versions
 from zluda_stack.plan.reference import gpu_plans
 from zluda_stack.render.project import render_project
 from zluda_stack.settings import Settings
@@ -131,6 +132,14 @@ def test_a_file_of_an_architecture_that_it_does_not_know_is_refused() -> None:
     assert "architecture qwen35" in refusal(facts, model="/m/new.gguf", combination=OLDER)
     old = structs.replace(facts, local_model=structs.replace(new, architecture="qwen2"))
     assert plan_for(old, model="/m/new.gguf", combination=OLDER).model.path == "/m/new.gguf"
+
+
+def test_each_of_the_two_names_the_other_for_a_server_that_fails_on_its_card() -> None:
+    now, older = plan_for(RADEON), plan_for(RADEON, combination=OLDER)
+    assert f"--combination {OLDER}`" in str(other_versions(CATALOG, now))
+    assert f"--combination {CATALOG.defaults.combination}`" in str(other_versions(CATALOG, older))
+    assert other_versions(CATALOG, plan_for(RADEON, profile="native")) is None
+    assert other_versions(CATALOG, plan_for(RADEON, engine="docker", gpu="none")) is None
 
 
 def test_every_gfx_target_can_have_it() -> None:

@@ -21,6 +21,8 @@ _SERVERS_OWN = re.compile(
     re.IGNORECASE,
 )
 
+# How it told so in 2025, without numbers.
+_TOO_LONG = "the request exceeds the available context size"
 
 # The options that its refusals name, and what it does with them.
 _STARTED_FOR = {"--embeddings": "embeddings", "--reranking": "reranking"}
@@ -42,8 +44,9 @@ def fault_of(dialect: Dialect, status: int, answer: bytes) -> Fault:
     if status < HTTPStatus.BAD_REQUEST:
         return OtherShape()
     error = _read(answer)
-    if error.n_prompt_tokens is not None and error.n_ctx is not None:
-        return too_long(dialect, error.n_prompt_tokens, error.n_ctx)
+    long = _of_length(dialect, error)
+    if long is not None:
+        return long
     if status == HTTPStatus.INTERNAL_SERVER_ERROR and not _SERVERS_OWN.search(error.message):
         return Fault(400, error.message)
     if status == HTTPStatus.NOT_IMPLEMENTED:  # clients repeat what is answered with 5xx
@@ -67,6 +70,18 @@ def too_long(dialect: Dialect, tokens: int, context: int) -> Fault:
         f"resulted in {tokens} tokens. Please reduce the length of the messages.",
         code="context_length_exceeded",
     )
+
+
+def _of_length(dialect: Dialect, error: _Error) -> Fault | None:
+    """The fault of a prompt that is too long, also where the server does not say by how much."""
+    if error.n_prompt_tokens is not None and error.n_ctx is not None:
+        return too_long(dialect, error.n_prompt_tokens, error.n_ctx)
+    if not error.message.startswith(_TOO_LONG):
+        return None
+    if dialect is Dialect.ANTHROPIC:
+        return Fault(400, "prompt is too long for the context of the model")
+    told = "This model's maximum context length is exceeded. Please shorten the messages."
+    return Fault(400, told, code="context_length_exceeded")
 
 
 def _not_started_for(message: str) -> str | None:

@@ -11,7 +11,7 @@ from zluda_stack.catalog.schema import Catalog, Combination, Component, Model, M
 from zluda_stack.errors import PlanRefused, StackError
 from zluda_stack.host.facts import LocalModelFacts
 from zluda_stack.plan.profiles import traits
-from zluda_stack.plan.types import ModelPlan
+from zluda_stack.plan.types import ModelPlan, Plan
 from zluda_stack.settings import Settings
 
 LLAMA = "llama.cpp"
@@ -47,6 +47,20 @@ def each_combination(catalog: Catalog, settings: Settings) -> tuple[Settings, ..
         return (settings,)
     fitting = _fitting(catalog, settings)
     return tuple(structs.replace(settings, combination=name) for name in fitting)
+
+
+def other_versions(catalog: Catalog, plan: Plan) -> str | None:
+    """What to try where the card computes right and the model server of `plan` does not.
+
+    None where its profile has no second combination, and on the CPU.
+    """
+    if plan.gpu is None or plan.combination is None:
+        return None
+    fitting = _fitting(catalog, Settings(profile=plan.profile))
+    other = next((name for name in fitting if name != plan.combination), None)
+    if other is None:
+        return None
+    return f"Other versions of it may do: `zluda-stack up --combination {other}`."
 
 
 def components_of(catalog: Catalog, combination: Combination) -> dict[str, Component]:

@@ -35,7 +35,7 @@ _PART = re.compile(r"(?P<stem>.*)-00001-of-(?P<count>[0-9]{5})\.gguf")
 # The group of the images' own user (images/_macros/user.j2).
 _OWN_GID = "10001"
 _KFD = "/dev/kfd"
-_SERVER = "inference"
+SERVER = "inference"
 FETCHER = "model"
 
 
@@ -247,7 +247,7 @@ def _model_service(image: ImagePlan, models: Sequence[ModelPlan]) -> Service:
 def _server(catalog: Catalog, model: ModelPlan, build: str, tag: str) -> Service:
     port = catalog.defaults.inference_port
     return Service(
-        name=_SERVER,
+        name=SERVER,
         image=tag,
         build=build,
         environment={
@@ -282,7 +282,7 @@ def _on_gpu(server: Service, number: int, entry: Passthrough) -> Service:
     }
     replica = structs.replace(
         server,
-        name=_SERVER + _suffix(number, "-"),
+        name=SERVER + _suffix(number, "-"),
         environment=server.environment | own,
         group_add=_groups(number, entry),
         volumes=(f"{_cache(number)}:/cache",) if kind.caches else (),

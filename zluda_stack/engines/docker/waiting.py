@@ -19,8 +19,10 @@ from zluda_stack.engines.docker.containers import Container
 from zluda_stack.engines.docker.given_models import give_models
 from zluda_stack.engines.docker.state import StackFolder
 from zluda_stack.errors import EngineFailure, HostProblem, StackError
+from zluda_stack.plan.combination import other_versions
+from zluda_stack.plan.containers import SERVER
 from zluda_stack.plan.types import Plan
-from zluda_stack.program import command
+from zluda_stack.program import as_typed, command
 from zluda_stack.progress import Progress
 
 if TYPE_CHECKING:
@@ -123,7 +125,8 @@ class _Watch:
         else:
             code = containers.last_exit_code(self._client, one)
             how = f"ended ({spell_exit(containers.exit_status(code))})"
-        return EngineFailure(f"the {one.service} container {how}:\n{tail}", self._hint)
+        other = self._other_versions() if one.service.startswith(SERVER) else ""
+        return EngineFailure(f"the {one.service} container {how}:\n{tail}", self._hint + other)
 
     def _compose_failed(self, compose_log: Path, present: tuple[Container, ...]) -> StackError:
         said = logs.tail(compose_log, TAIL_LINES)
@@ -138,6 +141,13 @@ class _Watch:
                 "Stop that program, or choose another port with --port.",
             )
         return EngineFailure(f"docker compose failed:\n{text}", self._hint)
+
+    def _other_versions(self) -> str:
+        """What else there is for a model server that does not run on its card."""
+        from zluda_stack.catalog.load import load
+
+        other = other_versions(load(), self._plan)
+        return "" if other is None else f" {as_typed(other)}"
 
     @property
     def _hint(self) -> str:
