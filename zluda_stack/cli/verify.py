@@ -220,7 +220,17 @@ def _conclude(proof: Proof, *, as_json: bool) -> None:
     if wrong:
         raise EngineFailure(
             f"{wrong[0]}" + (f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""),
-            f"`{command('logs', proof.stack.name)}` shows more."
+            f"`{command('logs', proof.stack.name)}` shows more.{_other_versions(proof.stack)}"
             if proof.stack is not None
             else "`zluda-stack run --trace` records what a program asks of CUDA.",
         )
+
+
+def _other_versions(stack: StackProof) -> str:
+    """What else there is for a stack that computes wrongly on a card."""
+    from zluda_stack.engines import saved_plan
+    from zluda_stack.plan.combination import other_versions
+
+    plan = saved_plan(stack.name)
+    other = None if plan is None else other_versions(context.catalog(), plan)
+    return "" if other is None else f" {as_typed(other)}"
