@@ -5,13 +5,14 @@ from __future__ import annotations
 import pytest
 from msgspec import structs
 
-from tests.unit.planning import GIB, card, host, machine, plan_for, refusal
+from tests.unit.planning import GIB, card, configured, host, machine, plan_for, refusal
 from zluda_stack.catalog.load import load
 from zluda_stack.catalog.schema import Model
 from zluda_stack.host.facts import LocalModelFacts
 from zluda_stack.plan.changes import changes
 from zluda_stack.plan.combination import other_versions
 from zluda_stack.plan.reference import gpu_plans
+from zluda_stack.plan.run import gpu_plan
 from zluda_stack.render.project import render_project
 from zluda_stack.settings import Settings
 
@@ -140,6 +141,14 @@ def test_each_of_the_two_names_the_other_for_a_server_that_fails_on_its_card() -
     assert f"--combination {CATALOG.defaults.combination}`" in str(other_versions(CATALOG, older))
     assert other_versions(CATALOG, plan_for(RADEON, profile="native")) is None
     assert other_versions(CATALOG, plan_for(RADEON, engine="docker", gpu="none")) is None
+
+
+def test_a_program_of_ones_own_runs_on_the_chosen_versions_if_they_are_for_zluda() -> None:
+    def images(**flags: str) -> list[str]:
+        return [image.tag for image in gpu_plan(RADEON, configured(**flags), CATALOG).images]
+
+    assert any(tag.endswith("-llama.cpp-2025") for tag in images(combination=OLDER))
+    assert images(combination="rocm-llama.cpp", profile="native") == images()
 
 
 def test_every_gfx_target_can_have_it() -> None:

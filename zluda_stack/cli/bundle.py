@@ -35,11 +35,14 @@ _PARTS = ("models", "images", "wheels", "project")
 _LOADED = ("models", "images")
 # The settings that decide what is in a bundle.
 _SETTINGS = (
-    *("engine", "gpu", "context", "variant", "base", "zluda", "cuda_toolkit", "zluda_path"),
-    *("accept_cuda_eula", "hsa_override"),
+    *("engine", "gpu", "context", "variant", "base", "combination", "zluda", "cuda_toolkit"),
+    *("zluda_path", "accept_cuda_eula", "hsa_override"),
 )
 # Of those, what `up` on the other machine must be told too.
-_WISHES = ("engine", "gpu", "model", "context", "variant", "base", "zluda", "cuda_toolkit")
+_WISHES = (
+    *("engine", "gpu", "model", "context", "variant", "base", "combination", "zluda"),
+    "cuda_toolkit",
+)
 
 
 @click.group()

@@ -111,9 +111,10 @@ def gpu_plan(
     DeviceMissing as `resolve` does, PlanRefused for `gpu=none`, and HostProblem when no card can
     be used.
     """
-    settings = structs.replace(
-        configured.settings, engine="docker", profile=profile, model=None, context=None
-    )
+    asked = configured.settings
+    settings = structs.replace(asked, engine="docker", profile=profile, model=None, context=None)
+    if asked.profile != profile:  # what was chosen for another profile counts for that one
+        settings = structs.replace(settings, combination="auto")
     configured = structs.replace(configured, settings=settings)
     choice = choose_gpu(facts, configured, catalog)
     if choice.gpu is None:
