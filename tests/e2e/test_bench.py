@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,7 @@ from tests.unit.command_line import run
 from zluda_stack import keys
 from zluda_stack.bench import saved
 from zluda_stack.engines.base import State
+from zluda_stack.errors import ExitCode
 
 pytestmark = pytest.mark.embedded
 
@@ -60,3 +63,20 @@ def test_a_running_stack_and_a_fake_slow_proxy_before_it_give_whole_answers(
     answers = [answer for wave in waves for answer in wave["answers"]]
     assert {(answer["fault"], answer["tokens"]) for answer in answers} == {("", 64)}
     assert running.status().healthy
+
+
+def test_ended_from_outside_it_leaves_nothing_running(
+    gguf: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own_xdg_folders(monkeypatch, tmp_path)
+    line = (sys.executable, "-m", "zluda_stack", "bench", "cpu", "--model", str(gguf))
+    often = ("--prompt", "small", "--rounds", "90", "--context", "1024", "--threads", "1")
+    with subprocess.Popen((*line, *often, "--yes"), stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        assert any("loading" in line for line in process.stderr)
+        process.terminate()
+        told = process.stderr.read()
+    assert process.returncode == ExitCode.INTERRUPTED
+    assert "error: interrupted" in told
+    after = run("status", "--name", "bench-cpu", "--json").json
+    assert after["state"] == State.STOPPED.value

@@ -22,6 +22,7 @@ from zluda_stack.catalog.load import load
 from zluda_stack.errors import ExitCode
 
 RADEON = "radeon-rx-7900-xtx"
+TWO_CARDS = "dgpu-gfx1100-and-igpu-gfx1036"
 KERNEL = "__global__ void k(int *x) { %s }\nint main() { k<<<1, 1>>>(0); cudaFree(0); }\n"
 
 
@@ -273,3 +274,10 @@ def test_what_is_too_large_to_be_a_source_is_counted(project: Path) -> None:
     write(project / "src" / "a.cu", KERNEL % "")
     os.truncate(write(project / "src" / "b.cu", "x"), 5 << 20)
     assert "1 file could not be read, had more than 4 MiB, or no text" in advise("src").out
+
+
+def test_a_card_of_this_machine_has_a_number() -> None:
+    cards = {str(number): advise("--gpu", str(number), host=TWO_CARDS).out for number in (0, 1)}
+    assert "gfx1100" in cards["0"] + cards["1"]
+    assert "gfx1036" in cards["0"] + cards["1"]
+    assert cards["0"] != cards["1"]

@@ -101,17 +101,17 @@ def _closing(way: Way, question: Question) -> str:
 
 def _told(name: str, way: Way, question: Question, packages: tuple[RocmPackage, ...]) -> OpenWay:
     is_packages = name in _OF_PACKAGES
-    own = tuple(one.install for one in packages if one.install) if is_packages else ()
+    target = question.situation.target
+    there = [one for one in packages if is_packages and is_there(one, target)]
     return OpenWay(
         name=name,
         path=way.path,
         title=way.title,
         why=_filled(way.why, question),
         commands=tuple(
-            _filled(command, question, _lacking(packages, question.situation.target))
-            for command in way.commands
+            _filled(command, question, _lacking(packages, target)) for command in way.commands
         ),
-        elsewhere=way.elsewhere + own,
+        elsewhere=way.elsewhere + tuple(one.install for one in there if one.install),
         details=tuple(_details(packages, question)) if is_packages else (),
         evidence=way.provenance.evidence,
         provenance=way.provenance,

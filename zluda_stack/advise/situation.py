@@ -15,6 +15,7 @@ from zluda_stack.plan.gpu import choose_gpu
 from zluda_stack.plan.gpu_card import Card, best_of, cards_of
 from zluda_stack.plan.gpu_reach import WSL, is_wsl_alone, outside_kfd
 from zluda_stack.plan.gpu_target import hindrance
+from zluda_stack.plan.gpu_wish import read_wish
 from zluda_stack.settings import Configured
 
 _NVIDIA = 0x10DE
@@ -25,7 +26,7 @@ def situation(
 ) -> Situation:
     """What there is to compute with: on this host, or by the card that `named` means.
 
-    Raises UsageError for a card that the catalogue does not know.
+    Raises UsageError for a card that the catalogue does not know, PlanRefused for no name of one.
     """
     nvidia = any(display.vendor == _NVIDIA for display in facts.pci_displays)
     cards = cards_of(facts, configured, catalog)
@@ -37,7 +38,12 @@ def situation(
     )
 
 
-def _named(catalog: Catalog, cards: Iterable[Card], name: str) -> Situation:
+def _named(catalog: Catalog, cards: tuple[Card, ...], name: str) -> Situation:
+    """The card of the number, address or id `name`, else the best of the target or product."""
+    wanted = read_wish(name).named
+    meant = [card for card in cards if len(wanted) == 1 and wanted[0].means(card)]
+    if meant:
+        return _of_card(meant[0])
     gpu = find_gpu(catalog, name)
     if gpu is None:
         near = ", ".join(one.target for one in suggest_gpu(catalog, name))

@@ -33,7 +33,7 @@ _WITHOUT_PROOF = ("look", "none")
     shell_complete=complete_model_or_file,
 )
 @click.option("--task", type=click.Choice(_TASKS), help="What it is for.")
-@click.option("--gpu", metavar="TARGET", help="A card by its gfx target or product name.")
+@click.option("--gpu", metavar="CARD", help="A card by its gfx target, product name or number.")
 @json_option
 @click.pass_context
 def advise(

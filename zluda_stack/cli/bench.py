@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import secrets
 import shlex
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -177,7 +180,7 @@ def _measure(
 
     with output.progress() as progress:
         try:
-            with Bench(targets, asked, progress) as made:
+            with _ended_as_interrupted(), Bench(targets, asked, progress) as made:
                 measured = made.run()
         except KeyboardInterrupt:
             raise Interrupted(
@@ -186,6 +189,16 @@ def _measure(
     if not measured.waves:
         raise _nothing([*measured.not_measured, *refused])
     return _run(measured, refused, asked, machine)
+
+
+@contextmanager
+def _ended_as_interrupted() -> Iterator[None]:
+    """SIGTERM, as a time limit or a CI job's end sends it, counts as Ctrl-C."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _run(measured: Measured, refused: list[NotMeasured], asked: Asked, machine: Machine) -> Run:

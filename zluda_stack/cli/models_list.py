@@ -9,6 +9,7 @@ import click
 from zluda_stack.cli import cards, context, output
 from zluda_stack.cli.options import json_option, settings_options
 from zluda_stack.errors import UsageError
+from zluda_stack.program import program
 from zluda_stack.units import gibibytes, gigabytes, megabytes
 
 if TYPE_CHECKING:
@@ -121,7 +122,9 @@ def _print_card(found: ModelsOnCard, because: str) -> None:
     free = "" if found.free == found.memory else f", of which {gibibytes(found.free)} are free"
     output.heading(f"{found.card}: {gibibytes(found.memory)}{free}")
     output.say(f"A context of {found.context} tokens{because}; {found.slots} slots share it.")
-    output.say(f"Served by the {found.profile} profile.")
+    output.say(
+        f"By the {found.profile} profile, if that serves the card: `{program()} gpus` tells."
+    )
     columns = ("model", "params", "takes", "longest", "tools", "fits")
     output.table(columns, [_fit_row(line) for line in found.models])
 

@@ -215,7 +215,8 @@ def _decisions(configured: Configured, choice: Choice, engine: EngineName) -> tu
         return f"given ({configured.origin(key)})" if configured.given(key) else otherwise
 
     settings = configured.settings
-    counts = {"profile": bool(choice.gpus), "combination": engine == "docker"}
+    profiled = bool(choice.gpus) or traits(settings.profile).has_page
+    counts = {"profile": profiled, "combination": engine == "docker"}
     return (
         Decision(what="engine", value=engine, because=because("engine", choice.because)),
         *(

@@ -72,7 +72,10 @@ def _names(path: Path) -> Iterator[str]:
 
 
 def _is_others(folder: str, name: str) -> bool:
-    return name in _OTHERS or Path(folder, name, "pyvenv.cfg").exists()
+    try:
+        return name in _OTHERS or Path(folder, name, "pyvenv.cfg").exists()
+    except OSError:  # nobody may look into it
+        return True
 
 
 def _text(path: Path) -> str | None:
