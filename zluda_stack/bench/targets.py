@@ -23,6 +23,7 @@ from zluda_stack.engines import engine_for, engine_of, saved_plan
 from zluda_stack.engines.base import Engine, State
 from zluda_stack.engines.common import never_started, undisturbed
 from zluda_stack.errors import EngineFailure, HostProblem, UsageError
+from zluda_stack.plan.profiles import traits
 from zluda_stack.plan.types import EndpointPlan, Plan
 from zluda_stack.program import command
 from zluda_stack.progress import Progress
@@ -180,7 +181,7 @@ def _opened(
     """The running stack of `plan`. Raises EngineFailure for a GPU's that computes on the CPU."""
     status = engine.status(plan.name)
     device = _device(plan, engine) or status.device
-    extra = {} if plan.profile == "webui" else _KNOWN_BY["llamacpp"](cached)
+    extra = {} if traits(plan.profile).has_page else _KNOWN_BY["llamacpp"](cached)
     server = Server(
         connect=_local(plan.endpoint),
         model=plan.model.name,
@@ -228,7 +229,7 @@ def plan_hash(plan: Plan) -> str:
 
 def _device(plan: Plan, engine: Engine) -> str | None:
     """The card that the servers' logs name, of a stack that was planned for one."""
-    if not plan.gpus or plan.profile == "webui":
+    if not plan.gpus or traits(plan.profile).has_page:
         return None
     for service in plan.services:
         if service.devices or service.runtime:

@@ -8,7 +8,7 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 import click
 
@@ -16,6 +16,7 @@ from zluda_stack.cli import bench_targets, context, output
 from zluda_stack.cli.options import dry_run_option, json_option, settings_options, yes_option
 from zluda_stack.errors import EngineFailure, Interrupted, StackError, UsageError
 from zluda_stack.program import as_typed
+from zluda_stack.settings import Profile
 
 if TYPE_CHECKING:
     from zluda_stack.bench.compare import Comparison, Side
@@ -166,10 +167,10 @@ def _asked(prompts: str | None, clients: str, rounds: int, *, cached: bool) -> A
 
 def _nothing(refused: list[NotMeasured]) -> StackError:
     first = refused[0]
-    return EngineFailure(
-        f"nothing can be measured here: {first.target}: {first.reason}",
-        "`zluda-stack doctor` looks at the machine; `zluda-stack bench cpu` needs no card.",
-    )
+    hint = "`zluda-stack doctor` looks at the machine; `zluda-stack bench cpu` needs no card."
+    if first.target not in (*get_args(Profile), "cpu"):
+        hint = "Look at its address, its key and whether it runs, then measure again."
+    return EngineFailure(f"nothing can be measured here: {first.target}: {first.reason}", hint)
 
 
 def _measure(
