@@ -137,7 +137,7 @@ def test_a_dry_run_says_what_would_be_brought_up_and_how_long_that_takes() -> No
     assert "the stack bench-cpu," in told.out
     assert "the stack bench-cpu-2," in told.out
     assert "zluda_stack.engines.embedded" in told.out
-    assert "requests in 16 rounds" in told.out
+    assert "requests in 24 rounds" in told.out
     assert "minutes for each" in told.out
 
 

@@ -50,7 +50,7 @@ _ANSWER_RATE = 50
 @click.option(
     "--rounds",
     type=click.IntRange(1, 1000),
-    default=16,
+    default=24,
     show_default=True,
     metavar="N",
     help="Each visits every target twice.",
