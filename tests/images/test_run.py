@@ -332,7 +332,7 @@ def test_without_a_device_nothing_is_verified(user: User) -> None:
     )
     assert told.returncode == 4
     assert "no CUDA device shows up through ZLUDA" in told.stderr
-    assert "nothing was computed: there is no CUDA device" in told.stderr
+    assert "nothing was computed: there is no device" in told.stderr
 
 
 @pytest.fixture
