@@ -148,7 +148,7 @@ def test_a_stop_sequence_is_the_reason_when_it_was_one(claude: anthropic.Anthrop
     answer = claude.messages.create(
         model="default",
         max_tokens=40,
-        temperature=0,  # some answers by chance have no blank in them
+        extra_body={"temperature": 0},  # some answers by chance have no blank in them
         stop_sequences=[" "],
         messages=[{"role": "user", "content": QUESTION}],
     )
