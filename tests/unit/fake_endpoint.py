@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
+
+from tests.unit.served import served
 
 Json = dict[str, Any]
 
@@ -120,13 +121,5 @@ class _Handler(BaseHTTPRequestHandler):
 @contextmanager
 def fake_endpoint(model: FakeModel) -> Iterator[int]:
     """The port of an endpoint that serves `model`."""
-    handler = type("Handler", (_Handler,), {"model": model})
-    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
-        yield server.server_port
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    with served(type("Handler", (_Handler,), {"model": model})) as port:
+        yield port

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
+
+from tests.unit.served import served
 
 Json = dict[str, Any]
 
@@ -91,13 +92,5 @@ class _Handler(BaseHTTPRequestHandler):
 @contextmanager
 def fake_streams(does: FakeStreams) -> Iterator[int]:
     """The port of a server that does as it is told."""
-    handler = type("Handler", (_Handler,), {"does": does})
-    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
-        yield server.server_port
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    with served(type("Handler", (_Handler,), {"does": does})) as port:
+        yield port

@@ -6,10 +6,7 @@ import json
 import shlex
 import subprocess
 import sys
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import msgspec
@@ -18,6 +15,7 @@ import yaml
 
 from tests.unit.command_line import run, settle
 from tests.unit.connecting import PORT, ROOMY, after_eval, connect, started
+from tests.unit.served import served
 from zluda_stack.catalog.load import load
 from zluda_stack.catalog.schema import ClientMode
 from zluda_stack.errors import ExitCode
@@ -162,22 +160,9 @@ class FakeEndpoint(BaseHTTPRequestHandler):
         """Say nothing."""
 
 
-@contextmanager
-def fake_endpoint() -> Iterator[int]:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), FakeEndpoint)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
-        yield server.server_port
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
-
-
 class TestOpenai:
     def test_the_python_example_runs_with_the_real_package(self) -> None:
-        with fake_endpoint() as port:
+        with served(FakeEndpoint) as port:
             key = started(port=port)
             shown = connect("openai").out
             program = shown[shown.index("from openai") :]
