@@ -56,13 +56,14 @@ def decide(question: Question, book: Book, packages: tuple[RocmPackage, ...] = (
     Raises LookupError when no rule holds, or none of its ways is open: a fault of the book.
     """
     rule = rule_for(question, book)
-    named = [(name, book.ways[name]) for name in rule.ways]
+    closing = {name: _closing(book.ways[name], question) for name in rule.ways}
     ways = tuple(
-        _told(name, way, question, packages) for name, way in named if not _closing(way, question)
+        _told(name, book.ways[name], question, packages)
+        for name, because in closing.items()
+        if not because
     )
     if not ways:
         raise LookupError(f"no way of {rule.code} is open")
-    closed = ((name, _closing(way, question)) for name, way in named)
     return Advice(
         code=rule.code,
         path=ways[0].path,
@@ -71,7 +72,7 @@ def decide(question: Question, book: Book, packages: tuple[RocmPackage, ...] = (
         found=question.subject.found,
         notes=question.situation.notes,
         ways=ways,
-        closed=tuple(ClosedWay(name, because) for name, because in closed if because),
+        closed=tuple(ClosedWay(name, because) for name, because in closing.items() if because),
     )
 
 
@@ -112,14 +113,13 @@ def _told(name: str, way: Way, question: Question, packages: tuple[RocmPackage, 
             _filled(command, question, _lacking(packages, target)) for command in way.commands
         ),
         elsewhere=way.elsewhere + tuple(one.install for one in there if one.install),
-        details=tuple(_details(packages, question)) if is_packages else (),
+        details=tuple(_details(packages, target)) if is_packages else (),
         evidence=way.provenance.evidence,
         provenance=way.provenance,
     )
 
 
-def _details(packages: tuple[RocmPackage, ...], question: Question) -> Iterator[str]:
-    target = question.situation.target
+def _details(packages: tuple[RocmPackage, ...], target: str) -> Iterator[str]:
     for package in packages:
         none = "no ROCm build: " if package.support is Support.NO else ""
         lacks = "" if serves(package, target) else f"; not for {target}"

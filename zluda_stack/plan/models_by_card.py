@@ -99,10 +99,7 @@ def _with_downloads(facts: HostFacts, chosen: Sequence[ModelChoice]) -> ModelsCh
     fetched = catalogued(one for one in models if one.name not in facts.models_ready)
     return ModelsChoice(
         models=models,
-        decisions=(
-            *_numbered(chosen),
-            *download_of(fetched),
-        ),
+        decisions=(*_numbered(chosen), *download_of(fetched)),
         warnings=tuple(dict.fromkeys(notice for one in chosen for notice in one.warnings)),
         unmet=tuple(dict.fromkeys(notice for one in chosen for notice in one.unmet)),
     )
