@@ -22,6 +22,7 @@ import pytest
 from msgspec import Struct
 
 from tests.docker_engine import ROOT, docker
+from tests.images.ended import read_until, terminated
 from tests.images.fake_zluda import make_library
 from tests.images.on_fake_card import GID, KFD_GID, RENDER_GID, UID
 from tests.unit import cuda_toolkit
@@ -152,14 +153,6 @@ def terminal() -> Iterator[tuple[int, int]]:
     os.close(ours)
 
 
-def read_until(descriptor: int, wanted: bytes) -> bytes:
-    """What comes from `descriptor`, as far as `wanted`."""
-    seen = b""
-    while wanted not in seen:
-        seen += os.read(descriptor, 1024)
-    return seen
-
-
 def test_it_runs_as_the_user_in_the_current_folder(user: User) -> None:
     told = user.shell('id -u; id -g; id -G; pwd; echo made >here; echo >"$HOME/own" && echo wrote')
     assert told.returncode == 0, told.stderr
@@ -180,22 +173,6 @@ def test_the_three_streams_stay_apart(user: User) -> None:
     assert told.stdout.splitlines()[-1] == "first"
     assert told.stderr.splitlines()[-1] == "second"
     assert told.returncode == 1  # no terminal
-
-
-def terminated(user: User, line: list[str]) -> int:
-    """The exit code of the command, which gets a SIGTERM once its program has said `ready`."""
-    with subprocess.Popen(
-        line,
-        cwd=user.folder,
-        env=user.environment(),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-    ) as process:
-        assert process.stdout is not None
-        read_until(process.stdout.fileno(), b"ready")
-        process.send_signal(signal.SIGTERM)
-        process.stdout.read()
-        return process.wait()
 
 
 @pytest.mark.parametrize(
@@ -219,7 +196,7 @@ def test_the_exit_code_is_the_programs(user: User, script: str, code: int) -> No
 )
 def test_a_signal_reaches_the_program(user: User, script: str, code: int) -> None:
     line = user.line("--zluda", str(user.zluda), program=("sh", "-c", script))
-    assert terminated(user, line) == code
+    assert terminated(line, user.folder, user.environment()) == code
 
 
 def test_on_a_terminal_the_program_has_it_and_ctrl_c_ends_it(
@@ -379,7 +356,7 @@ def test_a_signal_in_a_traced_run_reaches_the_program_and_the_bundle_is_written(
     script = 'trap "exit 7" TERM; echo ready; while :; do sleep 0.1; done'
     options = ("--zluda", str(user.zluda), "--trace", "-o", "report.tar.gz")
     line = user.line(*options, program=("sh", "-c", script))
-    assert terminated(user, line) == 7
+    assert terminated(line, user.folder, user.environment()) == 7
     assert (user.folder / "report.tar.gz").exists()
 
 

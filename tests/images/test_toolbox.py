@@ -6,7 +6,6 @@ The vector add is compiled for gfx1100 and run nowhere: there is no such card he
 from __future__ import annotations
 
 import os
-import signal
 import stat
 import struct
 import subprocess
@@ -18,6 +17,7 @@ import pytest
 from msgspec import Struct
 
 from tests.docker_engine import ROOT, build, debian_image, standin_contexts
+from tests.images.ended import terminated
 from tests.images.on_fake_card import GID, KFD_GID, RENDER_GID, UID
 from zluda_stack.catalog.load import load
 from zluda_stack.cuda import elf
@@ -198,17 +198,8 @@ def test_the_exit_code_is_the_tools(user: User) -> None:
 
 def test_a_signal_reaches_the_tool(user: User) -> None:
     script = 'trap "exit 7" TERM; echo ready; while :; do sleep 0.1; done'
-    with subprocess.Popen(
-        user.line("--", "sh", "-c", script),
-        cwd=user.folder,
-        env=user.environment(),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-    ) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == b"ready\n"
-        process.send_signal(signal.SIGTERM)
-        assert process.wait() == 7
+    line = user.line("--", "sh", "-c", script)
+    assert terminated(line, user.folder, user.environment()) == 7
 
 
 def test_a_tool_that_the_image_lacks_is_said(user: User) -> None:
