@@ -125,13 +125,38 @@ def test_the_page_takes_the_next_free_port_and_keeps_its_own() -> None:
     assert again.page is not None
     assert again.page.port == 7860
     wished = plan_for(taken, profile="webui", gpu="none", webui_port=7860)
-    assert "port-taken" in codes(wished)
+    assert "page-port-taken" in codes(wished)
+
+
+def test_up_again_keeps_the_page_where_it_is() -> None:
+    running = (RunningStack(name="default", port=8080, page_port=7865),)
+    there = structs.replace(machine(), listening_ports=(7865,), running=running)
+    again = plan_for(there, profile="webui", gpu="none")
+    assert again.page is not None
+    assert (again.page.port, again.unmet) == (7865, ())
+    moved = plan_for(there, profile="webui", gpu="none", name="second")
+    assert moved.page is not None
+    assert moved.page.port == 7860
 
 
 def test_the_page_does_not_take_the_port_of_the_endpoint() -> None:
     plan = on_cpu(port=7860)
     assert plan.page is not None
     assert plan.page.port == 7861
+    wished = on_cpu(port=9000, webui_port=9000)
+    assert [one.message for one in wished.unmet] == [
+        "port 9000 of the page is taken by the endpoint"
+    ]
+
+
+def test_a_stack_that_has_the_wished_port_of_the_page_is_named() -> None:
+    other = (RunningStack(name="other", port=8080, page_port=9000),)
+    there = structs.replace(machine(), listening_ports=(9000,), running=other)
+    (lack,) = plan_for(there, profile="webui", gpu="none", webui_port=9000).unmet
+    assert "your own stack 'other'" in lack.message
+    found = finding(examined(there, profile="webui", gpu="none", webui_port=9000), "settings.unmet")
+    assert found.status is Status.FAIL
+    assert "--webui-port" in found.reason
 
 
 def test_several_cards_would_be_several_pages() -> None:

@@ -7,9 +7,10 @@ from collections.abc import Iterable
 
 from msgspec import Struct, structs
 
-from zluda_stack.catalog.schema import Catalog
+from zluda_stack.catalog.schema import Catalog, Defaults
 from zluda_stack.errors import PlanRefused
 from zluda_stack.host.facts import HostFacts
+from zluda_stack.plan.ports import PortChoice, Wanted, choose_port
 from zluda_stack.plan.profiles import traits
 from zluda_stack.plan.types import Decision, EndpointPlan, GpuDevice, Notice, PagePlan, Service
 from zluda_stack.plan.variables import optional
@@ -35,9 +36,8 @@ def choose_page(
 ) -> PageChoice | None:
     """The page of the profile, by the address of `endpoint`; None when the profile has none.
 
-    A port that the user named must be free or held by this very stack, else it is unmet; the
-    default port gives way to the next free one. Raises PlanRefused for a page that others could
-    open without a password: whoever can chat in it can also load models and read all chats.
+    Raises PlanRefused for a page that others could open without a password: whoever can chat in it
+    can also load models and read all chats.
     """
     settings = configured.settings
     if not traits(settings.profile).has_page:
@@ -48,21 +48,30 @@ def choose_page(
             "text-generation-webui, which asks for no password",
             "Give it one: --webui-login FILE, with a line user:password. Or keep --bind 127.0.0.1.",
         )
-    own = {stack.page_port for stack in facts.running if stack.name == settings.name}
-    busy = (set(facts.listening_ports) | {endpoint.port}) - own
-    default = catalog.defaults.page_port
-    if settings.webui_port is not None:
-        port, because = settings.webui_port, f"given ({configured.origin('webui_port')})"
-    else:
-        candidates = range(default, default + catalog.defaults.port_search)
-        port = next((one for one in candidates if one not in busy), default)
-        because = "the default" if port == default else f"the default {default} is taken"
-    page = PagePlan(bind=endpoint.bind, port=port, host=endpoint.host, login=settings.webui_login)
+    choice = _port(facts, configured, catalog.defaults, endpoint)
+    page = PagePlan(
+        bind=endpoint.bind, port=choice.port, host=endpoint.host, login=settings.webui_login
+    )
     return PageChoice(
         page=page,
-        decision=Decision(what="page", value=page.url, because=because),
-        unmet=(_taken(port),) if port in busy else (),
+        decision=Decision(what="page", value=page.url, because=choice.because),
+        unmet=choice.unmet,
     )
+
+
+def _port(
+    facts: HostFacts, configured: Configured, defaults: Defaults, endpoint: EndpointPlan
+) -> PortChoice:
+    mine = (stack for stack in facts.running if stack.name == configured.settings.name)
+    wanted = Wanted(
+        setting="webui_port",
+        default=defaults.page_port,
+        own=frozenset(stack.page_port for stack in mine if stack.page_port is not None),
+        reserved=frozenset({endpoint.port}),
+        taken="page-port-taken",
+        of=" of the page",
+    )
+    return choose_port(facts, configured, wanted, defaults.port_search)
 
 
 def require_containers(configured: Configured) -> None:
@@ -117,12 +126,4 @@ def _with_page(service: Service, page: PagePlan, port: int) -> Service:
         environment=service.environment | {"PAGE_PORT": str(port), "PAGE_BIND": bind},
         volumes=(*service.volumes, _STATE),
         secrets=service.secrets if page.login is None else (*service.secrets, LOGIN),
-    )
-
-
-def _taken(port: int) -> Notice:
-    return Notice(
-        code="port-taken",
-        message=f"port {port} of the page is taken by another program",
-        hint="Stop it, or choose another port with --webui-port.",
     )

@@ -8,6 +8,7 @@ from zluda_stack.doctor.commands import again, of_stack
 from zluda_stack.doctor.subject import Subject
 from zluda_stack.doctor.types import Check, Fix, Verdict, fail, ok, skip, warn
 from zluda_stack.errors import ExitCode
+from zluda_stack.plan.ports import first_free
 from zluda_stack.plan.types import EndpointPlan
 from zluda_stack.settings import DEFAULT
 
@@ -30,9 +31,8 @@ def _port_taken(subject: Subject) -> Verdict:
 
 
 def _free_port(subject: Subject) -> int | None:
-    defaults, busy = subject.catalog.defaults, subject.facts.listening_ports
-    candidates = range(defaults.port, defaults.port + defaults.port_search)
-    return next((port for port in candidates if port not in busy), None)
+    defaults = subject.catalog.defaults
+    return first_free(defaults.port, defaults.port_search, subject.facts.listening_ports)
 
 
 def _port_moved(subject: Subject) -> Verdict:
