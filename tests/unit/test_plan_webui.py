@@ -159,6 +159,12 @@ def test_a_stack_that_has_the_wished_port_of_the_page_is_named() -> None:
     assert "--webui-port" in found.reason
 
 
+def test_it_is_healthy_when_api_and_page_answer() -> None:
+    health = server(on_cpu()).health
+    assert health is not None
+    assert health.test == ("CMD", "is-healthy", "8081", "7860/")
+
+
 def test_several_cards_would_be_several_pages() -> None:
     cards = machine(card("gfx1100", 0), card("gfx1100", 1))
     refused = refusal(cards, profile="webui", gpu="all")

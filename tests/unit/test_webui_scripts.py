@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import pytest
 
+from tests.unit.served import served
 from zluda_stack import paths
 from zluda_stack.models.layout import Layout, Record, StoredFile
 
@@ -142,6 +144,31 @@ def test_the_server_on_a_card_computes_on_no_other_device(tmp_path: Path) -> Non
     assert options(DEVICE="ROCm0").endswith("--device ROCm0")
     spread = options(DEVICE="ROCm0", DEVICES="ROCm0,ROCm1")
     assert spread.endswith("--device ROCm0,ROCm1")
+
+
+class FakeWebui(BaseHTTPRequestHandler):
+    """The API, and the page with the status `page`; None: it is not there yet."""
+
+    page: int | None = None
+
+    def do_GET(self) -> None:
+        """200 for the API; for all else what the page answers."""
+        self.send_response(200 if self.path == "/health" else self.page or 404)
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        """Nothing."""
+
+
+@pytest.mark.parametrize(("page", "healthy"), [(200, True), (500, False), (None, False)])
+def test_it_is_healthy_when_the_page_opens_too(page: int | None, *, healthy: bool) -> None:
+    is_healthy = str(paths.images() / "_scripts/is-healthy")
+    handler = type("FakeWebui", (FakeWebui,), {"page": page})
+    with served(handler) as port:
+        api = subprocess.run([is_healthy, str(port)], check=False, timeout=30)
+        both = subprocess.run([is_healthy, str(port), f"{port}/"], check=False, timeout=30)
+    assert api.returncode == 0
+    assert (both.returncode == 0) is healthy
 
 
 def check_torch(

@@ -12,7 +12,15 @@ from zluda_stack.errors import PlanRefused
 from zluda_stack.host.facts import HostFacts
 from zluda_stack.plan.ports import PortChoice, Wanted, choose_port
 from zluda_stack.plan.profiles import traits
-from zluda_stack.plan.types import Decision, EndpointPlan, GpuDevice, Notice, PagePlan, Service
+from zluda_stack.plan.types import (
+    Decision,
+    EndpointPlan,
+    GpuDevice,
+    HealthCheck,
+    Notice,
+    PagePlan,
+    Service,
+)
 from zluda_stack.plan.variables import optional
 from zluda_stack.settings import Configured
 
@@ -126,4 +134,10 @@ def _with_page(service: Service, page: PagePlan, port: int) -> Service:
         environment=service.environment | {"PAGE_PORT": str(port), "PAGE_BIND": bind},
         volumes=(*service.volumes, _STATE),
         secrets=service.secrets if page.login is None else (*service.secrets, LOGIN),
+        health=_with_page_open(service.health, port),
     )
+
+
+def _with_page_open(health: HealthCheck | None, port: int) -> HealthCheck | None:
+    """`health` that asks for the page too, which opens a moment after the API answers."""
+    return None if health is None else structs.replace(health, test=(*health.test, f"{port}/"))
