@@ -214,7 +214,7 @@ GOOD = manifest() + member(BLOB, b"x" * 9) + END
     [
         (b"", "ends in the middle"),
         (END, "does not begin with a manifest"),
-        (b"GIF89a" + bytes(1000), "header cannot be read"),
+        (b"GIF89a" + bytes(1000), "no tar archive"),
         (member(BLOB, b"x" * 9) + GOOD, "does not begin with a manifest"),
         (manifest() + member(BLOB, b"y" * 9) + END, "is damaged"),
         (manifest() + member(BLOB, b"x" * 8) + END, "names 9"),
@@ -226,7 +226,7 @@ GOOD = manifest() + member(BLOB, b"x" * 9) + END
         (manifest() + member(BLOB, b"", tarfile.LNKTYPE) + END, "no plain file"),
         (manifest() + member(BLOB, b"", tarfile.FIFOTYPE) + END, "no plain file"),
         (member("x", b"", tarfile.XHDTYPE, size=1 << 40), "no plain file"),
-        (member("x", b"", tarfile.GNUTYPE_LONGNAME, size=1 << 40), "no plain file"),
+        (member("x", b"", tarfile.GNUTYPE_LONGNAME, size=1 << 40), "too long"),
         (member("manifest.json", b"", size=1 << 40), "does not begin with a manifest"),
         (member("manifest.json", b"[]") + END, "manifest.json is wrong"),
         (manifest(name="../x") + END, "manifest.json is wrong"),

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import errno
 import os
-import tarfile
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -19,13 +18,13 @@ from typing import IO
 
 from msgspec import Struct, structs
 
+from zluda_stack import tar
 from zluda_stack.bundle import manifest as manifests
 from zluda_stack.bundle.manifest import Kind, Manifest, Member
 from zluda_stack.errors import HostProblem
 from zluda_stack.models.digest import pass_through
 from zluda_stack.progress import Part, Progress
 
-BLOCK = tarfile.BLOCKSIZE
 _UNKNOWN = "0" * 64
 # More than any size has digits: what the manifest may grow by for each member.
 _GROWTH = 24
@@ -92,9 +91,9 @@ class _Writer:
         for one in ingredients:
             before = sum(member.size for member in members)
             members.append(self._member(one, Part(progress, before, total)))
-        self._handle.write(bytes(2 * BLOCK))
+        self._handle.write(tar.END)
         whole = structs.replace(manifest, members=tuple(members))
-        self._handle.seek(BLOCK)
+        self._handle.seek(tar.BLOCK)
         self._handle.write(manifests.encode(whole).ljust(room))
         return whole
 
@@ -118,13 +117,10 @@ class _Writer:
         return Member(path=one.path, kind=one.kind, size=size, sha256=digest)
 
     def _header(self, path: str, size: int) -> None:
-        member = tarfile.TarInfo(path)
-        member.size, member.mode, member.mtime = size, 0o644, self._time
-        # GNU: the sizes of files above 8 GiB fit into its header, whose length so never changes.
-        self._handle.write(member.tobuf(tarfile.GNU_FORMAT))
+        self._handle.write(tar.header(path, size, self._time))
 
     def _pad(self, data: bytes, size: int) -> None:
-        self._handle.write(data + bytes(-size % BLOCK))
+        self._handle.write(data + tar.padding(size))
 
 
 def _unwritable(out: Path, error: OSError) -> HostProblem:

@@ -17,15 +17,14 @@ from typing import IO
 
 import msgspec
 
+from zluda_stack import tar
 from zluda_stack.bundle import manifest as manifests
-from zluda_stack.bundle.archive import BLOCK
 from zluda_stack.bundle.manifest import Manifest, Member
 from zluda_stack.errors import HostProblem, UsageError
 from zluda_stack.models.digest import pass_through
 from zluda_stack.progress import Progress
 
 _LONGEST_MANIFEST = 64 << 20
-_LONGEST_NAME = 4096
 _LONGEST_TEXT = 16 << 20
 _CHUNK = 1 << 20
 
@@ -95,9 +94,10 @@ def _read(path: Path, handle: IO[bytes]) -> Bundle:
             "`zluda-stack bundle save` writes one.",
         )
     try:
-        manifest = manifests.decode(_read_padded(handle, first.size))
+        manifest = manifests.decode(handle.read(first.size))
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise _broken(path, f"its manifest cannot be read: {error}") from error
+    handle.seek(len(tar.padding(first.size)), io.SEEK_CUR)
     offsets = {}
     for member in manifest.members:
         found = _next_header(path, handle)
@@ -105,7 +105,7 @@ def _read(path: Path, handle: IO[bytes]) -> Bundle:
         offsets[member.path] = handle.tell()
         if handle.tell() + member.size > end:
             raise _broken(path, f"it is cut off in {member.path}")
-        handle.seek(member.size + -member.size % BLOCK, io.SEEK_CUR)
+        handle.seek(member.size + len(tar.padding(member.size)), io.SEEK_CUR)
     extra = _next_header(path, handle)
     if extra is not None:
         raise _broken(path, f"it holds {extra.name!r}, which its manifest lacks")
@@ -124,37 +124,10 @@ def _require_same(path: Path, member: Member, found: tarfile.TarInfo | None) -> 
 
 
 def _next_header(path: Path, handle: IO[bytes]) -> tarfile.TarInfo | None:
-    """The next header, of a plain file; None at the end. Raises HostProblem for any other."""
-    found = _header(path, handle)
-    if found is not None and found.type == tarfile.GNUTYPE_LONGNAME:
-        if found.size > _LONGEST_NAME:
-            raise _broken(path, "a name in it is too long")
-        name = _read_padded(handle, found.size).rstrip(b"\0").decode(errors="replace")
-        found = _header(path, handle)
-        if found is not None:
-            found.name = name
-    if found is not None and found.type != tarfile.REGTYPE:
-        raise _broken(path, f"{found.name!r} in it is no plain file")
-    return found
-
-
-def _header(path: Path, handle: IO[bytes]) -> tarfile.TarInfo | None:
-    block = handle.read(BLOCK)
-    if block in {b"", bytes(BLOCK)}:
-        return None
     try:
-        found = tarfile.TarInfo.frombuf(block, "utf-8", "replace")
-    except tarfile.HeaderError as error:
-        raise _broken(path, f"it is no tar archive, or damaged ({error})") from error
-    if found.size < 0:
-        raise _broken(path, f"{found.name!r} in it has no size")
-    return found
-
-
-def _read_padded(handle: IO[bytes], size: int) -> bytes:
-    raw = handle.read(size)
-    handle.read(-size % BLOCK)
-    return raw
+        return tar.next_header(handle.read)
+    except tar.BadTar as error:
+        raise _broken(path, str(error)) from error
 
 
 def _broken(path: Path, why: str) -> HostProblem:

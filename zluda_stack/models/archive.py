@@ -1,23 +1,21 @@
 """Models in a tar stream: their records first, then their files by their hashes.
 
-    manifest.json          the records, by the models' names
-    blobs/sha256-<hex>     every file once
-
-The members are read one header at a time and not with tarfile.TarFile, which reads what a PAX
-header claims into memory and knows links, devices and sparse files. Nothing here does.
+manifest.json          the records, by the models' names
+blobs/sha256-<hex>     every file once
 """
 
 from __future__ import annotations
 
 import re
-import tarfile
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import IO, Annotated
 
 import msgspec
 from msgspec import Meta, Struct
 
+from zluda_stack import tar
 from zluda_stack.errors import HostProblem
 from zluda_stack.models.digest import pass_through
 from zluda_stack.models.layout import Record, StoredFile, blob_name
@@ -26,7 +24,6 @@ from zluda_stack.progress import Part, Progress
 
 _MANIFEST = "manifest.json"
 _BLOB = re.compile(r"blobs/sha256-([0-9a-f]{64})")
-_BLOCK = tarfile.BLOCKSIZE
 _CHUNK = 1 << 20
 _LONGEST_MANIFEST = 16 << 20
 _ModelName = Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9._-]{0,99}\Z")]
@@ -48,13 +45,14 @@ def write_archive(store: Store, names: Sequence[str], sink: IO[bytes], progress:
     files = {file.sha256: (file, path) for name in names for file, path in store.files(name)}
     records = {name: record for name in names if (record := store.record(name)) is not None}
     manifest = msgspec.json.encode(Manifest(models=records))
-    sink.write(_header(_MANIFEST, len(manifest)) + manifest + _padding(len(manifest)))
+    size = len(manifest)
+    sink.write(tar.header(_MANIFEST, size) + manifest + tar.padding(size))
     total, before = sum(file.size for file, _ in files.values()), 0
     progress.step(f"writing {', '.join(names)}")
     for file, path in files.values():
         _write_file(file, path, sink, Part(progress, before, total))
         before += file.size
-    sink.write(bytes(2 * _BLOCK))
+    sink.write(tar.END)
 
 
 def read_archive(store: Store, source: IO[bytes], progress: Progress) -> list[tuple[str, Path]]:
@@ -82,7 +80,7 @@ class _Body:
     def __init__(self, stream: IO[bytes], size: int) -> None:
         self._stream = stream
         self.left = size
-        self.padding = -size % _BLOCK
+        self.padding = len(tar.padding(size))
 
     def read(self, count: int, /) -> bytes:
         """At most `count` bytes; fewer at the end. Raises HostProblem when the stream ends."""
@@ -93,21 +91,15 @@ class _Body:
 
 def _members(stream: IO[bytes]) -> Iterator[tuple[str, _Body]]:
     """The names and bodies of the members; what a caller leaves of a body is passed over."""
-    while True:
-        block = _exactly(stream, _BLOCK)
-        if block == bytes(_BLOCK):
-            return
-        try:
-            info = tarfile.TarInfo.frombuf(block, "ascii", "strict")
-        except (tarfile.HeaderError, ValueError) as error:
-            raise _refused(f"a header cannot be read ({error})") from error
-        if info.type not in {tarfile.REGTYPE, tarfile.AREGTYPE} or info.size < 0:
-            raise _refused(f"{info.name!r} is no plain file")
-        body = _Body(stream, info.size)
-        yield info.name, body
-        while body.read(_CHUNK):
-            pass
-        _exactly(stream, body.padding)
+    try:
+        while (info := tar.next_header(partial(_exactly, stream))) is not None:
+            body = _Body(stream, info.size)
+            yield info.name, body
+            while body.read(_CHUNK):
+                pass
+            _exactly(stream, body.padding)
+    except tar.BadTar as error:
+        raise _refused(str(error)) from error
 
 
 def _manifest(members: Iterator[tuple[str, _Body]]) -> dict[str, Record]:
@@ -132,7 +124,7 @@ def _known(name: str, size: int, find: Callable[[str], StoredFile | None]) -> St
 
 
 def _write_file(file: StoredFile, path: Path, sink: IO[bytes], progress: Progress) -> None:
-    sink.write(_header(f"blobs/{blob_name(file.sha256)}", file.size))
+    sink.write(tar.header(f"blobs/{blob_name(file.sha256)}", file.size))
     with path.open("rb") as source:
         _, digest = pass_through(source, sink, file.size, progress)
     if digest != file.sha256:
@@ -140,17 +132,7 @@ def _write_file(file: StoredFile, path: Path, sink: IO[bytes], progress: Progres
             f"{path} is damaged: expected sha256 {file.sha256}, got {digest}",
             "`zluda-stack models verify` tells which models need it, and a pull heals them.",
         )
-    sink.write(_padding(file.size))
-
-
-def _header(name: str, size: int) -> bytes:
-    info = tarfile.TarInfo(name)
-    info.size = size
-    return info.tobuf(tarfile.GNU_FORMAT, "ascii", "strict")
-
-
-def _padding(size: int) -> bytes:
-    return bytes(-size % _BLOCK)
+    sink.write(tar.padding(file.size))
 
 
 def _exactly(stream: IO[bytes], count: int) -> bytes:
