@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
+from http.client import HTTPResponse
 from typing import Any
 
 import pytest
 import uvicorn
 
+from tests import described
 from tests.fake_upstream import whole
 from tests.running_gateway import CHAT, KEY, RunningGateway, Start
 from zluda_stack.gateway.one_write import OneWriteProtocol
@@ -21,6 +23,37 @@ def test_a_head_that_does_not_end_is_refused(gateway: RunningGateway) -> None:
         with pytest.raises(ConnectionError):
             for _ in range(1000):
                 raw.sendall(b"y" * 16_384)
+
+
+def answer_to(gateway: RunningGateway, raw_request: bytes) -> tuple[HTTPResponse, Any]:
+    """What comes back for bytes as they are, until the connection ends."""
+    with socket.create_connection(("127.0.0.1", gateway.port), timeout=10) as raw:
+        raw.sendall(raw_request)
+        response = HTTPResponse(raw)
+        response.begin()
+        return response, json.loads(response.read())
+
+
+@pytest.mark.parametrize(
+    ("raw_request", "dialect"),
+    [
+        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", "OpenAI"),  # TLS where there is none
+        (b"SSH-2.0-OpenSSH_9.2\r\n", "OpenAI"),
+        (b"POST /v1/messages HTTP/1.1\r\nHost: x\r\nno header\r\n\r\n", "Anthropic"),
+        (b"GET / HTTP/1.1\r\nAnthropic-Version: 1\r\nContent-Length: x\r\n\r\n", "Anthropic"),
+    ],
+)
+def test_what_is_no_http_gets_an_error_like_every_other(
+    gateway: RunningGateway, raw_request: bytes, dialect: str
+) -> None:
+    response, told = answer_to(gateway, raw_request)
+    assert response.status == 400
+    assert response.headers["content-type"] == "application/json"
+    assert response.headers["connection"] == "close"
+    assert described.faults_of_error(dialect, json.dumps(told).encode()) == []
+    request_id = response.headers["request-id"]
+    assert request_id == response.headers["x-request-id"]
+    assert f"{request_id} 127.0.0.1 -> 400 " in gateway.log.read_text()
 
 
 @pytest.mark.parametrize("size", [70_000, 300_000, 3_000_000])

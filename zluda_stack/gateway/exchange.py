@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import time
 from collections.abc import Awaitable, Callable, Coroutine, MutableMapping
 from typing import Any
@@ -13,6 +12,7 @@ from zluda_stack.gateway import errors
 from zluda_stack.gateway.capture import Recording
 from zluda_stack.gateway.errors import Dialect, Fault
 from zluda_stack.gateway.headers import Headers
+from zluda_stack.gateway.request_id import id_headers, new_id
 from zluda_stack.gateway.usage import Work
 from zluda_stack.keyring import Key
 
@@ -88,7 +88,7 @@ class Exchange:
         self.query = query.decode("ascii", "replace")
         self.target = raw_path + b"?" + query if query else raw_path
         self.dialect = Dialect.of(self.path, self.headers)
-        self.request_id = f"req_{os.urandom(12).hex()}"
+        self.request_id = new_id()
         self.key: Key | None = None
         self.work = Work()
         self.own_headers: Headers = []  # that its answer carries, whatever it is
@@ -213,13 +213,11 @@ class Exchange:
 
     async def _start(self, status: int, headers: Headers) -> None:
         self._status = status
-        identity = self.request_id.encode()
-        own = [(b"request-id", identity), (b"x-request-id", identity)]
         await self._send(
             {
                 "type": "http.response.start",
                 "status": status,
-                "headers": [*headers, *own, *self.own_headers],
+                "headers": [*headers, *id_headers(self.request_id), *self.own_headers],
             }
         )
 

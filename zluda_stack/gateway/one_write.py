@@ -2,18 +2,25 @@
 
 It writes the head of an answer, each part of its body and the end of it by themselves; of what a
 short request costs here a fifth was those system calls (measured 2026-11-30). And it takes a head
-of any length, and waits for one for ever.
+of any length, and waits for one for ever. What is no HTTP it refuses in plain text.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from zluda_stack.gateway import errors
+from zluda_stack.gateway.errors import Dialect, Fault
+from zluda_stack.gateway.request_id import id_headers, new_id
+
 _HEAD_BYTES = 64 * 1024
 _ASKED_FOR = frozenset({"peername", "sslcontext"})  # of a transport
+
+_log = logging.getLogger(__name__)
 
 
 class OneWriteProtocol(HttpToolsProtocol):
@@ -44,6 +51,29 @@ class OneWriteProtocol(HttpToolsProtocol):
         self._size += len(data)
         if self._size > _HEAD_BYTES and not self.transport.is_closing():
             self.send_400_response("The head of this request is too long.")
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse what no application sees, in the shape of every other error, and hang up."""
+        request_id = new_id()
+        client = self.client[0] if self.client else "local"
+        _log.info("%s %s -> 400 %s", request_id, client, msg)
+        content = errors.body(self._dialect(), Fault(400, msg), request_id)
+        headers = [
+            *self.server_state.default_headers,
+            (b"content-type", b"application/json"),
+            (b"content-length", b"%d" % len(content)),
+            (b"connection", b"close"),
+            *id_headers(request_id),
+        ]
+        lines = b"".join(b"%s: %s\r\n" % header for header in headers)
+        self.transport.write(b"HTTP/1.1 400 Bad Request\r\n%s\r\n%s" % (lines, content))
+        self.transport.close()
+
+    def _dialect(self) -> Dialect:
+        """That of the request as far as it was read; OpenAI's when nothing was."""
+        if not self._heads:
+            return Dialect.OPENAI
+        return Dialect.of(self.url.partition(b"?")[0].decode("ascii", "replace"), self.headers)
 
     def on_message_begin(self) -> None:
         """A head begins."""
