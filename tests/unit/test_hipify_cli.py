@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import re
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
 from tests.unit.command_line import CASES, Outcome, run, settle
 from zluda_stack.cli import in_toolbox
+from zluda_stack.engines.docker import containers, look
 from zluda_stack.engines.docker import toolbox as engine
 from zluda_stack.engines.docker.toolbox import Output
 from zluda_stack.errors import EngineFailure, ExitCode
@@ -189,6 +191,29 @@ def test_clang_needs_the_toolkit_and_says_so() -> None:
     assert told.code == ExitCode.REFUSED
     assert "hipify-clang" in told.err
     assert "terms were not accepted" in told.err
+
+
+@pytest.mark.parametrize(
+    ("variant", "why"),
+    [
+        ("debian", ": the variant debian (ROCm from Debian's own archive) packages none"),
+        ("auto", ""),
+    ],
+)
+def test_a_toolbox_without_clang_says_why_and_what_to_do(
+    monkeypatch: pytest.MonkeyPatch, variant: str, why: str
+) -> None:
+    tools = "hipcc\t7.0.2 (hipcc)\nhipify-perl\t7.0.2 (hipify-perl)\nhipify-clang\t\n"
+    monkeypatch.setattr(look, "read_file", lambda *_: tools)
+    monkeypatch.setattr(containers, "connect", nullcontext)
+    words = ("--variant", variant, "--accept-cuda-eula", "hipify", "--clang", "plain.cu")
+    told = run(*HERE, "toolbox", *words)
+    assert told.code == ExitCode.REFUSED
+    assert re.search(
+        rf"zluda-stack/toolbox-cuda:\S+ has no hipify-clang{re.escape(why)}\n", told.err
+    )
+    assert "Leave --clang out" in told.err
+    assert "zluda-stack build --variant rocm-ubuntu-22.04 --accept-cuda-eula toolbox" in told.err
 
 
 def test_clang_reads_the_current_folder_and_cannot_write_it() -> None:

@@ -65,6 +65,8 @@ def hipify(
             in_toolbox.print_command(plan)
         return
     in_toolbox.require_image(ctx, next(iter(plans.values())))
+    if clang:
+        _require_clang(ctx, next(iter(plans.values())).image)
     new = _without_notes(read)
     outputs = _convert(plans, new)
     found = _found(new, outputs)
@@ -101,6 +103,21 @@ def _by_clang(plan: RunPlan, name: str) -> RunPlan:
         f"{name} is not in the current folder, and hipify-clang sees only that",
         "Change to its project's folder.",
     )
+
+
+def _require_clang(ctx: click.Context, image: str) -> None:
+    """Return unless `image` says that it was built without it. Raises PlanRefused, HostProblem."""
+    from zluda_stack.cli import context
+    from zluda_stack.engines.docker import containers
+    from zluda_stack.engines.docker.toolbox import lacks
+    from zluda_stack.plan.toolbox import CLANG, toolbox_image, without_clang
+
+    with containers.connect() as client:
+        if not lacks(client, image, CLANG):
+            return
+    settings = context.configured(ctx, in_toolbox.options_of(ctx).flags).settings
+    planned = toolbox_image(context.catalog(), settings)
+    raise without_clang(image, planned.variant, context.catalog())
 
 
 def _without_notes(read: dict[str, bytes]) -> dict[str, bytes]:

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from msgspec import Struct, structs
 
-from zluda_stack.catalog.schema import Catalog
+from zluda_stack.catalog.schema import Catalog, Variant
 from zluda_stack.errors import HostProblem, PlanRefused
 from zluda_stack.host.facts import HostFacts
 from zluda_stack.plan.building import DOCKER
@@ -35,6 +35,7 @@ WITH_CUDA = "toolbox-cuda"
 WORK = "/work"
 # What the image wrote of its own tools (images/toolbox/list-tools).
 TOOLS_FILE = "/opt/zluda-stack/tools"
+CLANG = "hipify-clang"
 _TOOLKIT = "cuda-toolkit"
 # In the place of a card's nodes where there is none: Compose has no devices that may be missing,
 # and refuses an entry that stands twice.
@@ -54,7 +55,7 @@ class Tool(Struct, frozen=True, kw_only=True):
 TOOLS: dict[str, Tool] = {
     "hipcc": Tool(title="compile HIP"),
     "hipify-perl": Tool(title="convert CUDA sources by their words"),
-    "hipify-clang": Tool(title="convert CUDA sources by their syntax"),
+    CLANG: Tool(title="convert CUDA sources by their syntax"),
     "nvcc": Tool(title="compile CUDA"),
     "rocminfo": Tool(title="what ROCm sees of the cards", card=True),
     "rocm-smi": Tool(title="clocks, memory and temperature", card=True),
@@ -64,7 +65,7 @@ TOOLS: dict[str, Tool] = {
     "rocgdb": Tool(title="debug a program, kernels included", card=True),
 }
 # What needs NVIDIA's toolkit, by the beginnings of commands.
-_OF_CUDA = {("nvcc",): "nvcc", ("to-hip", "clang"): "hipify-clang"}
+_OF_CUDA = {("nvcc",): "nvcc", ("to-hip", "clang"): CLANG}
 
 
 class Reach(Struct, frozen=True, kw_only=True):
@@ -225,6 +226,22 @@ def tool_command(
         folder=place,
         terminal=wish.terminal,
         warnings=(),
+    )
+
+
+def without_clang(image: str, variant: Variant, catalog: Catalog) -> PlanRefused:
+    """Why `image` has no hipify-clang, and what to do.
+
+    `variant` is what the toolbox is planned on, also where another image was named.
+    """
+    having = [one.name for one in catalog.variants.values() if CLANG in one.packages[NAME]]
+    why = f": the variant {variant.name} ({variant.title}) packages none"
+    other = (
+        f"`zluda-stack build --variant {having[0]} --accept-cuda-eula {NAME}`, and --variant here"
+    )
+    return PlanRefused(
+        f"{image} has no {CLANG}{'' if variant.name in having else why}",
+        f"Leave --clang out: hipify-perl is in every toolbox. Or build one with it: {other}.",
     )
 
 

@@ -53,13 +53,23 @@ def convert(plan: RunPlan, source: bytes) -> Output:
 
 def installed(client: DockerClient, image: str) -> tuple[Installed, ...]:
     """The tools of `image` as it lists them itself. Raises EngineFailure when it has no list."""
-    lines = look.read_file(client, image, TOOLS_FILE).splitlines()
-    if not lines:
+    versions = _versions(client, image)
+    if not versions:
         raise EngineFailure(
             f"{image} does not tell which tools it has", "`zluda-stack build toolbox` makes one."
         )
-    versions = dict(line.partition("\t")[::2] for line in lines)
     return tuple(
         Installed(name=name, version=versions.get(name) or None, title=tool.title)
         for name, tool in TOOLS.items()
     )
+
+
+def lacks(client: DockerClient, image: str, tool: str) -> bool:
+    """True when `image` says that it was built without `tool`; False when it says nothing of it."""
+    return _versions(client, image).get(tool) == ""
+
+
+def _versions(client: DockerClient, image: str) -> dict[str, str]:
+    """The version of each tool as `image` lists them, empty for one that it does not have."""
+    lines = look.read_file(client, image, TOOLS_FILE).splitlines()
+    return dict(line.partition("\t")[::2] for line in lines)
