@@ -55,6 +55,13 @@ def test_a_name_with_a_tag_is_an_image(image: str) -> None:
 
 
 @pytest.mark.usefixtures("engine")
+@pytest.mark.parametrize("name", [":", "image:UPPER", "image:a b", "@"])
+def test_what_is_no_name_of_an_image_is_refused_as_such(name: str) -> None:
+    told = run("check", name)
+    assert (told.code, "is no name of an image" in told.err) == (ExitCode.USAGE, True), told.err
+
+
+@pytest.mark.usefixtures("engine")
 def test_the_compiler_is_taken_out_of_zludas_image(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

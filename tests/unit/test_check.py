@@ -373,6 +373,8 @@ def test_pipes_and_devices_are_not_waited_for(tmp_path: Path) -> None:
         ["./absent"],
         [""],
         ["a\0b"],
+        ["image:"],
+        ["image: "],
         ["/dev/null", "--zluda-cc", "eight"],
         ["x", "--python", "/absent/python"],
     ],

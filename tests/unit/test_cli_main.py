@@ -310,6 +310,25 @@ def test_plan_says_what_was_decided_and_why() -> None:
     assert "http://127.0.0.1:8123" in shown.out
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("adapt", ""),
+        ("adapt", "some/image", "--from", " "),
+        ("run", "--image", "", "--", "prog"),
+        ("precompile", "--image", "", "x.so"),
+        ("verify", "--image", ""),
+        ("toolbox", "--image", "", "hipcc"),
+    ],
+)
+def test_an_empty_name_of_an_image_is_refused_before_docker_is_asked(
+    words: tuple[str, ...],
+) -> None:
+    told = run("--host-facts", str(NO_GPU), *words)
+    assert told.code == ExitCode.USAGE
+    assert "it is empty" in told.err
+
+
 def test_the_same_inputs_give_the_same_plan_byte_for_byte() -> None:
     arguments = ("plan", "--json", "--host-facts", str(NO_GPU))
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, cast
 from zluda_stack.check.closure import INSIDE
 from zluda_stack.check.inspect import is_candidate
 from zluda_stack.check.sources import HEAD, Found, unpack
-from zluda_stack.engines.docker.containers import connect
+from zluda_stack.engines.docker.containers import connect, no_name
 from zluda_stack.errors import HostProblem, UsageError
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def _exported(client: DockerClient, reference: str) -> Iterator[io.BufferedReade
             f"`docker pull {reference}` fetches it; `docker images` lists those that are here.",
         ) from error
     except DockerException as error:
-        raise HostProblem(
+        raise no_name(reference, error) or HostProblem(
             f"the Docker Engine makes no container of {reference}: {error}",
             "Try `docker create` with it.",
         ) from error

@@ -8,7 +8,7 @@ import click
 from msgspec import structs
 
 from zluda_stack.cli import context, output
-from zluda_stack.cli.options import json_option, settings_options
+from zluda_stack.cli.options import ImageName, json_option, settings_options
 from zluda_stack.errors import HostProblem
 
 if TYPE_CHECKING:
@@ -19,9 +19,15 @@ if TYPE_CHECKING:
 
 @click.command()
 @settings_options("gpu", "hsa_override")
-@click.argument("image", metavar="IMAGE")
+@click.argument("image", type=ImageName(), metavar="IMAGE")
 @click.option("-t", "--tag", metavar="NAME", help="What the adapted image is called.")
-@click.option("--from", "parts", metavar="IMAGE", help="An inference image other than the planned.")
+@click.option(
+    "--from",
+    "parts",
+    type=ImageName(),
+    metavar="IMAGE",
+    help="An inference image other than the planned.",
+)
 @click.option("--audit", is_flag=True, help="Also for libraries found by RPATH; see docs/run.md.")
 @click.option(
     "--print", "only_print", is_flag=True, help="Print its Dockerfile, and build nothing."

@@ -154,7 +154,10 @@ def source(path: str, python: str | None) -> Source:
     if ":" in path or "@" in path:
         from zluda_stack.check.image import Image
 
-        return Image(path.removeprefix(_IMAGE))
+        reference = path.removeprefix(_IMAGE)
+        if not reference.strip():
+            raise UsageError(f"{path!r} names no image", f"A local image is {_IMAGE}NAME:TAG.")
+        return Image(reference)
     from zluda_stack.check import package
 
     found = None if "/" in path else package.installed(path, python)

@@ -39,6 +39,18 @@ class Folder(click.Path):
         return super().convert(value, param, ctx)
 
 
+class ImageName(click.types.StringParamType):
+    """The name of an image. An empty word, which an unset variable leaves, is none."""
+
+    name = "image"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """The name as it is. Fails, as click does, for an empty word."""
+        if not value.strip():
+            self.fail("it is empty; `docker images` lists those that are here", param, ctx)
+        return value
+
+
 def settings_options(*keys: str) -> Callable[[Callable[..., _R]], Callable[..., _R]]:
     """Give a command the options of the settings `keys` (without any, of all that have one).
 

@@ -11,7 +11,7 @@ from msgspec import structs
 
 from zluda_stack import paths
 from zluda_stack.cli import context, output
-from zluda_stack.cli.options import dry_run_option, settings_options
+from zluda_stack.cli.options import ImageName, dry_run_option, settings_options
 from zluda_stack.cli.run import card_plan, is_terminal, ready, wish_for, zluda_folder
 from zluda_stack.errors import EngineFailure, ExitCode, HostProblem, UsageError
 
@@ -27,7 +27,9 @@ _SERVER_LIBRARY = "/opt/llama/libggml-cuda.so"
 @click.argument("path", required=False, metavar="[PATH]")
 @click.option("--stack", is_flag=True, help="Compile for the stack's model server instead.")
 @click.option("--zluda", metavar="DIR", help="A ZLUDA of yours in the place of the image's.")
-@click.option("--image", metavar="IMAGE", help="An inference image other than the planned.")
+@click.option(
+    "--image", type=ImageName(), metavar="IMAGE", help="An inference image other than the planned."
+)
 @dry_run_option
 @click.pass_context
 def precompile(

@@ -12,7 +12,7 @@ import click
 
 from zluda_stack import paths
 from zluda_stack.cli import context, output
-from zluda_stack.cli.options import dry_run_option, settings_options
+from zluda_stack.cli.options import ImageName, dry_run_option, settings_options
 from zluda_stack.errors import HostProblem, UsageError
 
 if TYPE_CHECKING:
@@ -36,7 +36,12 @@ _DRIVER = "libcuda.so"
 )
 @click.option("--no-cwd", is_flag=True, help="Do not give the program the current folder.")
 @click.option("--env", "environment", multiple=True, metavar="NAME[=VALUE]", help="Repeatable.")
-@click.option("--image", metavar="IMAGE", help="An image with your program, such as `adapt` makes.")
+@click.option(
+    "--image",
+    type=ImageName(),
+    metavar="IMAGE",
+    help="An image with your program, such as `adapt` makes.",
+)
 @click.option("--audit", is_flag=True, help="Put ZLUDA in front by LD_AUDIT; see docs/run.md.")
 @click.option("--zluda", metavar="DIR", help="A ZLUDA of yours in the place of the image's.")
 @click.option("--trace", is_flag=True, help="Record what the program asks of CUDA, for a report.")

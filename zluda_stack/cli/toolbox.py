@@ -8,7 +8,7 @@ import click
 
 from zluda_stack.cli import in_toolbox, output
 from zluda_stack.cli.hipify import hipify
-from zluda_stack.cli.options import dry_run_option, json_option, settings_options
+from zluda_stack.cli.options import ImageName, dry_run_option, json_option, settings_options
 from zluda_stack.errors import UsageError
 
 # What stands for the command after `--`; nobody types a blank in a name.
@@ -79,7 +79,9 @@ class Tools(click.Group):
 )
 @click.option("--no-cwd", is_flag=True, help="Do not give the tool the current folder.")
 @click.option("--env", "environment", multiple=True, metavar="NAME[=VALUE]", help="Repeatable.")
-@click.option("--image", metavar="IMAGE", help="A toolbox other than the planned.")
+@click.option(
+    "--image", type=ImageName(), metavar="IMAGE", help="A toolbox other than the planned."
+)
 @click.option("--list", "listing", is_flag=True, help="Say which tools the image has.")
 @dry_run_option
 @json_option

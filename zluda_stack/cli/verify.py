@@ -13,7 +13,7 @@ from msgspec import structs
 
 from zluda_stack import keys
 from zluda_stack.cli import context, output
-from zluda_stack.cli.options import dry_run_option, json_option, settings_options
+from zluda_stack.cli.options import ImageName, dry_run_option, json_option, settings_options
 from zluda_stack.cli.run import card_plan, ready, wish_for
 from zluda_stack.errors import EngineFailure, ExitCode, HostProblem, UsageError
 from zluda_stack.program import as_typed, command
@@ -37,7 +37,12 @@ _WAYS: dict[Profile, Way] = {"translated": "zluda", "native": "rocm"}
 @click.option(
     "--programs", metavar="DIR", help="With --native-cuda: the programs, else taken of their image."
 )
-@click.option("--image", metavar="IMAGE", help="An image with the programs, not the planned one.")
+@click.option(
+    "--image",
+    type=ImageName(),
+    metavar="IMAGE",
+    help="An image with the programs, not the planned one.",
+)
 @dry_run_option
 @json_option
 @click.pass_context

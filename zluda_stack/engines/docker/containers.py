@@ -6,12 +6,13 @@ import signal
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
 from zluda_stack.engines.base import State
-from zluda_stack.errors import HostProblem
+from zluda_stack.errors import HostProblem, UsageError
 
 if TYPE_CHECKING:
     from docker import DockerClient
@@ -83,6 +84,15 @@ def unreachable(error: object) -> HostProblem:
     return HostProblem(
         f"the Docker Engine does not answer: {error}",
         "Start it, or give your user access to it; `zluda-stack doctor` shows more.",
+    )
+
+
+def no_name(image: str, error: Exception) -> UsageError | None:
+    """What to say of `image` when the engine's `error` is that this is no name of one."""
+    if getattr(error, "status_code", None) != HTTPStatus.BAD_REQUEST:
+        return None
+    return UsageError(
+        f"{image!r} is no name of an image", "`docker images` lists those that are here."
     )
 
 

@@ -39,7 +39,7 @@ _SETS_PATH = re.compile(rb"LD_LIBRARY_PATH=")
 
 
 def read_source(client: DockerClient, name: str) -> SourceImage:
-    """What the local image `name` is. Raises HostProblem when it is not there."""
+    """What the local image `name` is. Raises HostProblem when it is not there, UsageError."""
     from docker.errors import DockerException, ImageNotFound
     from requests import RequestException
 
@@ -52,7 +52,7 @@ def read_source(client: DockerClient, name: str) -> SourceImage:
             f"the engine has no image {name}", f"`docker pull {name}` fetches it."
         ) from error
     except (DockerException, RequestException) as error:
-        raise containers.unreachable(error) from error
+        raise containers.no_name(name, error) or containers.unreachable(error) from error
 
 
 class Files:

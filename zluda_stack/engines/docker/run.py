@@ -58,7 +58,7 @@ def command(plan: RunPlan) -> tuple[str, ...]:
 
 
 def require_image(plan: RunPlan) -> None:
-    """Return when the engine has the image of `plan`. Raises HostProblem."""
+    """Return when the engine has the image of `plan`. Raises HostProblem, UsageError."""
     _config(plan)
 
 
@@ -96,7 +96,7 @@ def _config(plan: RunPlan) -> dict[str, Any]:
         except ImageNotFound as error:
             raise _not_there(plan) from error
         except (DockerException, RequestException) as error:
-            raise containers.unreachable(error) from error
+            raise containers.no_name(plan.image, error) or containers.unreachable(error) from error
 
 
 def _require_device(plan: RunPlan) -> None:
