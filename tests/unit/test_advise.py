@@ -19,6 +19,7 @@ from zluda_stack.catalog.advice import Book, Rule, Way, advice
 from zluda_stack.catalog.packages import rocm_packages
 from zluda_stack.cli.advise import advise as advise_command
 from zluda_stack.cli.main import cli
+from zluda_stack.plan.types import Notice
 
 BOOK = advice()
 CASES: list[Any] = yaml.safe_load(
@@ -147,6 +148,7 @@ THINGS: list[dict[str, str]] = [
     ),
 ]
 FOR_ROCM = {"native-serve", "rocm-build", "framework"}
+FOR_NVIDIA = {name for name, way in BOOK.ways.items() if way.path == "cuda"}
 FOR_ZLUDA = {name for name, way in BOOK.ways.items() if way.path == "translate"}
 
 
@@ -163,7 +165,7 @@ def test_there_is_advice_for_everything_and_none_that_cannot_be_followed(
         assert known["native"] == "rocm" or not names & FOR_ROCM
         assert known["zluda"] == "yes" or not names & FOR_ZLUDA
         assert known["native"] == "vulkan" or "vulkan-serve" not in names
-        assert known.get("nvidia") == "yes" or "cuda" not in names
+        assert known.get("nvidia") == "yes" or not names & FOR_NVIDIA
         assert known["where"] == "nowhere" or "name-card" not in names
 
 
@@ -225,6 +227,25 @@ def _values(kind: type[msgspec.Struct]) -> dict[str, set[str]]:
         if isinstance(field.type, msgspec.inspect.LiteralType):
             found[field.name] = {str(value) for value in field.type.values}
     return found
+
+
+def test_what_this_machine_lacks_stands_beside_the_commands_that_need_it() -> None:
+    asked = question("both", {"subject": "overview"}, "none")
+    lacking = structs.replace(
+        asked.situation,
+        containers=Notice(code="docker", message="no Docker", hint="Install it."),
+        on_card=Notice(code="docker-desktop", message="no card in it", hint="Another context."),
+        cpu=Notice(code="embedded-packages", message="no packages", hint="pip"),
+    )
+    ways = decide(structs.replace(asked, situation=lacking), BOOK, TORCH).ways
+    told = {one.command: one.message for way in ways for one in way.missing}
+    assert told == {
+        "zluda-stack up --profile native": "no card in it",
+        "zluda-stack run -- ./program": "no card in it",
+        "zluda-stack toolbox hipify ./folder": "no Docker",
+        "zluda-stack up --gpu none": "no packages",
+    }
+    assert not any(way.missing for way in decide(asked, BOOK, TORCH).ways)
 
 
 def test_a_package_that_is_not_for_the_card_is_told_so() -> None:

@@ -85,6 +85,45 @@ def test_the_answer_is_short(name: str) -> None:
     assert "\n   $ " in told
 
 
+def test_without_docker_it_is_said_what_comes_before_the_command(project: Path) -> None:
+    write(project / "src" / "a.cu", KERNEL % "")
+    told = advise("src", host="laptop-without-gpu-or-docker")
+    lines = told.out.splitlines()
+    at = lines.index("   $ zluda-stack toolbox hipify ./src")
+    assert lines[at + 1].endswith("containers need Docker, and the docker command is not installed")
+    assert any(line.startswith("First: Install Docker Engine") for line in lines)
+    (way,) = advise("src", "--json", host="laptop-without-gpu-or-docker").json["advice"]["ways"]
+    (missing,) = way["missing"]
+    assert missing["command"] == "zluda-stack toolbox hipify ./src"
+    assert "first:" not in advise("src").out
+
+
+def test_an_engine_that_the_card_cannot_reach_is_said_where_the_card_is_needed() -> None:
+    told = advise(host="docker-desktop-on-linux").out
+    after = {line: told.partition(f"{line}\n")[2].partition("\n")[0] for line in told.splitlines()}
+    assert "first: the Docker context" in after["   $ zluda-stack up --profile native"]
+    assert "first:" not in after["   $ zluda-stack toolbox hipify ./folder"]
+    assert "first:" not in advise().out
+
+
+def test_the_cpu_needs_no_docker_unless_it_is_wished_for(project: Path) -> None:
+    def lacks() -> str:
+        told = advise(host="laptop-without-gpu-or-docker").out
+        return told.partition("$ zluda-stack up --gpu none\n")[2].partition("\n")[0]
+
+    assert "first:" not in lacks()
+    write(project / "zluda-stack.yml", "engine: docker\n")
+    assert "first: containers need Docker" in lacks()
+
+
+def test_an_nvidia_card_runs_cuda_sources_by_itself(project: Path) -> None:
+    write(project / "src" / "a.cu", KERNEL % "")
+    told = advise("src", host="nvidia-only").out
+    assert "1. compile them with nvcc, for the NVIDIA card" in told
+    assert "zluda-stack up" not in told
+    assert "2." not in told.partition("\n1. ")[2]
+
+
 def test_a_card_that_is_not_here_is_named() -> None:
     outcome = advise("--gpu", "MI210", host="laptop-without-gpu-or-docker")
     assert "zluda-stack up --profile native --gpu gfx90a" in outcome.out
@@ -253,6 +292,8 @@ def test_what_is_nothing_is_told_with_the_nearest_model() -> None:
     assert "Did you mean qwen2.5-coder-7b?" in wrong.err
     assert advise("").code == ExitCode.USAGE
     assert advise("./missing").code == ExitCode.USAGE
+    nameless = advise("image:")
+    assert (nameless.code, "names no image" in nameless.err) == (ExitCode.USAGE, True)
 
 
 def test_every_way_has_reason_evidence_source_and_date() -> None:

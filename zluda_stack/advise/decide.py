@@ -7,17 +7,33 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from zluda_stack.advise.question import Question, Subject
+from zluda_stack.advise.question import Question, Situation, Subject
 from zluda_stack.catalog.advice import Book, Condition, Path, Rule, Way
 from zluda_stack.catalog.packages import RocmPackage, Support
 from zluda_stack.catalog.schema import Evidence, Provenance
+from zluda_stack.plan.types import Notice
 
 # The ways that say of each package what there is of it.
 _OF_PACKAGES = frozenset({"packages", "other-packages"})
+# The commands of this program that start containers; `up` on the CPU may need none.
+_WITH_CARD = frozenset({"up", "run"})
+_IN_CONTAINERS = frozenset({"toolbox", "adapt"})
+_ON_THE_CPU = ("up", "--gpu", "none")
+
+
+class Missing(Struct, frozen=True, kw_only=True):
+    """What `command` of a way lacks on this machine: why it would be refused, and the next step."""
+
+    command: str
+    message: str
+    hint: str
 
 
 class OpenWay(Struct, frozen=True, kw_only=True):
-    """A way that is open, as it is told: `commands` are this program's, `elsewhere` others'."""
+    """A way that is open, as it is told: `commands` are this program's, `elsewhere` others'.
+
+    `missing` has the commands that this machine cannot carry out as it is.
+    """
 
     name: str
     path: Path
@@ -25,6 +41,7 @@ class OpenWay(Struct, frozen=True, kw_only=True):
     why: str
     commands: tuple[str, ...]
     elsewhere: tuple[str, ...]
+    missing: tuple[Missing, ...]
     details: tuple[str, ...]
     evidence: Evidence
     provenance: Provenance
@@ -104,19 +121,36 @@ def _told(name: str, way: Way, question: Question, packages: tuple[RocmPackage, 
     is_packages = name in _OF_PACKAGES
     target = question.situation.target
     there = [one for one in packages if is_packages and is_there(one, target)]
+    commands = tuple(
+        _filled(command, question, _lacking(packages, target)) for command in way.commands
+    )
     return OpenWay(
         name=name,
         path=way.path,
         title=way.title,
         why=_filled(way.why, question),
-        commands=tuple(
-            _filled(command, question, _lacking(packages, target)) for command in way.commands
-        ),
+        commands=commands,
         elsewhere=way.elsewhere + tuple(one.install for one in there if one.install),
+        missing=tuple(_missing(commands, question.situation)),
         details=tuple(_details(packages, target)) if is_packages else (),
         evidence=way.provenance.evidence,
         provenance=way.provenance,
     )
+
+
+def _missing(commands: tuple[str, ...], situation: Situation) -> Iterator[Missing]:
+    for command in commands:
+        lack = _lack_of(shlex.split(command)[1:], situation)
+        if lack is not None:
+            yield Missing(command=command, message=lack.message, hint=lack.hint)
+
+
+def _lack_of(words: list[str], situation: Situation) -> Notice | None:
+    if tuple(words[: len(_ON_THE_CPU)]) == _ON_THE_CPU:
+        return situation.cpu
+    if words[0] in _WITH_CARD:
+        return situation.on_card
+    return situation.containers if words[0] in _IN_CONTAINERS else None
 
 
 def _details(packages: tuple[RocmPackage, ...], target: str) -> Iterator[str]:

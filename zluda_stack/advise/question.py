@@ -6,6 +6,8 @@ from typing import Literal
 
 from msgspec import Struct
 
+from zluda_stack.plan.types import Notice
+
 YesNo = Literal["yes", "no"]
 Task = Literal["try", "production", "train", "port", "new", "serve"]
 TASKS: tuple[Task, ...] = ("try", "production", "train", "port", "new", "serve")
@@ -18,6 +20,8 @@ class Situation(Struct, frozen=True, kw_only=True):
     there is no card; `native` is vulkan for a card without ROCm kernels. `nvidia` is whether such
     a card is on the bus, `trouble` whether the card is out of reach, because of `problem`.
     `free` is how much of its memory (bytes) a program can have, None where that is not known.
+    What this machine lacks first is `containers` for containers, `on_card` for those with its card,
+    and `cpu` for the model server on the CPU.
     """
 
     where: Literal["here", "named", "nowhere"]
@@ -30,6 +34,9 @@ class Situation(Struct, frozen=True, kw_only=True):
     problem: str = ""
     free: int | None = None
     notes: tuple[str, ...] = ()
+    containers: Notice | None = None
+    on_card: Notice | None = None
+    cpu: Notice | None = None
 
 
 class Subject(Struct, frozen=True, kw_only=True):

@@ -11,11 +11,14 @@ from zluda_stack.catalog.nearest import find_gpu, suggest_gpu
 from zluda_stack.catalog.schema import Catalog, Gpu
 from zluda_stack.errors import DeviceMissing, PlanRefused, UsageError
 from zluda_stack.host.facts import HostFacts
+from zluda_stack.plan.engine_needs import engine_for, engine_needs
 from zluda_stack.plan.gpu import choose_gpu
 from zluda_stack.plan.gpu_card import Card, best_of, cards_of
 from zluda_stack.plan.gpu_reach import WSL, is_wsl_alone, outside_kfd
 from zluda_stack.plan.gpu_target import hindrance
 from zluda_stack.plan.gpu_wish import read_wish
+from zluda_stack.plan.toolbox import NO_CARD, reach
+from zluda_stack.plan.types import EngineName, Notice
 from zluda_stack.settings import Configured
 
 _NVIDIA = 0x10DE
@@ -24,18 +27,32 @@ _NVIDIA = 0x10DE
 def situation(
     facts: HostFacts, configured: Configured, catalog: Catalog, named: str | None
 ) -> Situation:
-    """What there is to compute with: on this host, or by the card that `named` means.
+    """What there is to compute with on this host, or by the card that `named` means.
 
     Raises UsageError for a card that the catalogue does not know, PlanRefused for no name of one.
     """
     nvidia = any(display.vendor == _NVIDIA for display in facts.pci_displays)
     cards = cards_of(facts, configured, catalog)
     found = _best(cards) if named is None else _named(catalog, cards, named)
+    containers = _lack(facts, "docker", catalog)
     return structs.replace(
         _with_trouble(found, facts, configured, catalog) if named is None else found,
         nvidia="yes" if nvidia and named is None else "no",
         notes=tuple(_notes(facts, cards, found)) if named is None else (),
+        containers=containers,
+        on_card=containers or (_outside(facts, configured, catalog) if named is None else None),
+        cpu=_lack(facts, engine_for(configured.settings, on_card=False), catalog),
     )
+
+
+def _lack(facts: HostFacts, engine: EngineName, catalog: Catalog) -> Notice | None:
+    return next(iter(engine_needs(facts, engine, catalog.host)), None)
+
+
+def _outside(facts: HostFacts, configured: Configured, catalog: Catalog) -> Notice | None:
+    """What keeps the card of this machine out of containers; nothing where there is none."""
+    lack = reach(facts, configured, catalog).lack
+    return None if lack is None or lack.code == NO_CARD else lack
 
 
 def _named(catalog: Catalog, cards: tuple[Card, ...], name: str) -> Situation:

@@ -105,6 +105,8 @@ def _print(told: Advice) -> None:
         output.say()
         _print_way(number, way)
     output.say()
+    for hint in dict.fromkeys(one.hint for way in told.ways for one in way.missing):
+        output.say(f"First: {as_typed(_shown(hint))}")
     output.say(f"Card: {told.card}. With --json: the sources and their dates, and all findings.")
 
 
@@ -113,8 +115,11 @@ def _print_way(number: int, way: OpenWay) -> None:
     output.say(f"{number}. {_shown(way.title)}: {_shown(way.why)}{proof}")
     for detail in way.details:
         output.say(f"   {detail}")
+    lacks = {one.command: one.message for one in way.missing}
     for command in (*way.commands, *way.elsewhere):
         output.say(f"   $ {_typed(command)}")
+        if command in lacks:
+            output.say(f"     first: {_shown(lacks[command])}")
 
 
 def _typed(command: str) -> str:

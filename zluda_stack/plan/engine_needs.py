@@ -1,4 +1,4 @@
-"""What the chosen engine needs of this machine, whatever it is to run."""
+"""Which engine is chosen, and what it needs of this machine, whatever it is to run."""
 
 from __future__ import annotations
 
@@ -6,10 +6,18 @@ from zluda_stack.catalog.schema import HostNeeds
 from zluda_stack.host.facts import HostFacts
 from zluda_stack.plan.building import DOCKER
 from zluda_stack.plan.gpu_reach import CPU_WAY
+from zluda_stack.plan.profiles import traits
 from zluda_stack.plan.types import EngineName, Notice
+from zluda_stack.settings import Settings
 
 # What the probe says where no docker command is on PATH (zluda_stack/host/docker.py).
 _NOT_INSTALLED = "the docker command is not installed"
+
+
+def engine_for(settings: Settings, *, on_card: bool) -> EngineName:
+    """The engine that carries out a plan: what computes on a card, or has a page, is containers."""
+    contained = on_card or settings.engine == "docker" or traits(settings.profile).has_page
+    return "docker" if contained else "embedded"
 
 
 def engine_needs(facts: HostFacts, engine: EngineName, needs: HostNeeds) -> tuple[Notice, ...]:

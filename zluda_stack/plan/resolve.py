@@ -16,7 +16,7 @@ from zluda_stack.plan.building import TERMS
 from zluda_stack.plan.clients import fits
 from zluda_stack.plan.download import DOWNLOAD, little_disk
 from zluda_stack.plan.endpoint import choose_endpoint
-from zluda_stack.plan.engine_needs import engine_needs
+from zluda_stack.plan.engine_needs import engine_for, engine_needs
 from zluda_stack.plan.gpu import Choice, choose_gpu, describe
 from zluda_stack.plan.gpu_memory import described
 from zluda_stack.plan.images import cpu_images, gpu_images
@@ -41,9 +41,8 @@ def resolve(facts: HostFacts, configured: Configured, catalog: Catalog) -> Plan:
     choice = choose_gpu(facts, configured, catalog)
     choice = structs.replace(choice, gpus=described(choice.gpus, settings.vram))
     entry = choose_passthrough(facts, configured, choice.gpus)
-    has_page = traits(settings.profile).has_page
-    in_docker = bool(choice.gpus) or settings.engine == "docker" or has_page
-    engine: EngineName = "docker" if in_docker else "embedded"
+    engine = engine_for(settings, on_card=bool(choice.gpus))
+    in_docker = engine == "docker"
     models = offline.offered(facts, settings, catalog)
     if in_docker:
         models = combination.offered(models, settings)

@@ -33,6 +33,8 @@ from zluda_stack.settings import Configured, Settings
 NAME = "toolbox"
 WITH_CUDA = "toolbox-cuda"
 WORK = "/work"
+# The code of the notice that there is no card which could get into the toolbox.
+NO_CARD = "no-card"
 # What the image wrote of its own tools (images/toolbox/list-tools).
 TOOLS_FILE = "/opt/zluda-stack/tools"
 CLANG = "hipify-clang"
@@ -186,7 +188,7 @@ def reach(facts: HostFacts, configured: Configured, catalog: Catalog) -> Reach:
     except (HostProblem, PlanRefused) as lack:
         if asked != "auto":
             raise
-        return Reach(lack=Notice(code="no-card", message=lack.message, hint=lack.hint))
+        return Reach(lack=Notice(code=NO_CARD, message=lack.message, hint=lack.hint))
     target = (plan.gpus[0].kernel_target or plan.gpus[0].target) if plan.gpus else None
     of_card = [notice for notice in plan.unmet if notice.code != DOCKER]
     if of_card:
