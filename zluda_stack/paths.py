@@ -46,6 +46,11 @@ def images() -> Path:
     return project() / "images"
 
 
+def kept_catalog() -> Path:
+    """What the catalogue's YAML said last, normally ~/.cache/zluda-stack/catalog.msgpack."""
+    return Path(platformdirs.user_cache_dir(_APP)) / "catalog.msgpack"
+
+
 def compiled_kernels() -> Path:
     """What ZLUDA compiled for programs of `run`, normally ~/.cache/zluda-stack/run."""
     return Path(platformdirs.user_cache_dir(_APP)) / "run"

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TypeVar
 
 import msgspec
-import yaml
 
+from zluda_stack.catalog import kept
 from zluda_stack.catalog.schema import (
     BaseImage,
     Catalog,
@@ -26,34 +26,41 @@ from zluda_stack.errors import StackError
 _DATA = Path(__file__).parent / "data"
 _HINT = "Correct the file; its shape is described in zluda_stack/catalog/schema.py."
 _Entry = TypeVar("_Entry")
-_WORDS = {"true": True, "false": False, "null": None, "": None}
+KINDS = (
+    *("gpus", "bases", "variants", "components", "models", "clients", "combinations"),
+    *("defaults", "host"),
+)
 
 
-def load(directory: Path | None = None) -> Catalog:
+def load(directory: Path | None = None, keep_at: Path | None = None) -> Catalog:
     """The catalogue in `directory` (default: the one that ships with the package).
 
-    Raises StackError, naming the file and the place in it, when a file is missing, is not YAML,
-    does not fit the schema, or names an entry that does not exist.
+    What the YAML says is kept in the file `keep_at`, so that the next call with the same need not
+    parse it. Raises StackError, naming the file and the place in it, when a file is missing, is
+    not YAML, does not fit the schema, or names an entry that does not exist.
     """
     folder = directory or _DATA
+    said = _documents(folder, keep_at)
     catalog = Catalog(
-        gpus=_entries(folder, "gpus", Gpu),
-        bases=_entries(folder, "bases", BaseImage),
-        variants=_entries(folder, "variants", Variant),
-        components=_entries(folder, "components", Component),
-        models=_entries(folder, "models", Model),
-        clients=_entries(folder, "clients", Client),
-        combinations=_entries(folder, "combinations", Combination),
-        defaults=_convert(folder, "defaults", _read(folder, "defaults"), Defaults),
-        host=_convert(folder, "host", _read(folder, "host"), HostNeeds),
+        gpus=_entries(folder, "gpus", said, Gpu),
+        bases=_entries(folder, "bases", said, BaseImage),
+        variants=_entries(folder, "variants", said, Variant),
+        components=_entries(folder, "components", said, Component),
+        models=_entries(folder, "models", said, Model),
+        clients=_entries(folder, "clients", said, Client),
+        combinations=_entries(folder, "combinations", said, Combination),
+        defaults=_convert(folder, "defaults", said["defaults"], Defaults),
+        host=_convert(folder, "host", said["host"], HostNeeds),
     )
     for kind, where, problem in _contradictions(catalog):
         raise _broken(folder, kind, where, problem)
     return catalog
 
 
-def _entries(folder: Path, kind: str, entry: type[_Entry]) -> dict[str, _Entry]:
-    raw = _read(folder, kind)
+def _entries(
+    folder: Path, kind: str, said: Mapping[str, object], entry: type[_Entry]
+) -> dict[str, _Entry]:
+    raw = said[kind]
     if not isinstance(raw, dict):
         raise _broken(folder, kind, kind, "must map names to entries")
     return {
@@ -70,19 +77,42 @@ def _convert(folder: Path, kind: str, raw: object, entry: type[_Entry], *, key: 
         raise _broken(folder, kind, where, problem) from error
 
 
-def _read(folder: Path, kind: str) -> object:
-    path = folder / f"{kind}.yml"
+def _documents(folder: Path, keep_at: Path | None) -> dict[str, object]:
+    """What the files of `folder` say, by kind."""
+    files = {kind: _read(folder / f"{kind}.yml") for kind in KINDS}
+    if keep_at is None:
+        return _parsed(folder, files)
+    said = kept.recall(keep_at, files)
+    if said is None:
+        said = _parsed(folder, files)
+        kept.keep(keep_at, files, said)
+    return said
+
+
+def _read(path: Path) -> bytes:
     try:
-        document = _plain(yaml.compose(path.read_bytes(), Loader=_Nodes), {})
+        return path.read_bytes()
     except OSError as error:
         raise StackError(
             f"cannot read {path}: {error.strerror}", "Install zluda-stack again."
         ) from error
-    except yaml.YAMLError as error:
-        raise StackError(f"{path} is not valid YAML: {error}", _HINT) from error
-    if not isinstance(document, dict) or list(document) != [kind]:
-        raise _broken(folder, kind, kind, f"the file must hold the one key {kind!r}")
-    return document[kind]
+
+
+def _parsed(folder: Path, files: dict[str, bytes]) -> dict[str, object]:
+    from yaml import YAMLError  # its import takes as long as the parsing
+
+    from zluda_stack.catalog import plain_yaml
+
+    said: dict[str, object] = {}
+    for kind, raw in files.items():
+        try:
+            document = plain_yaml.parse(raw)
+        except YAMLError as error:
+            raise StackError(f"{folder / kind}.yml is not valid YAML: {error}", _HINT) from error
+        if not isinstance(document, dict) or list(document) != [kind]:
+            raise _broken(folder, kind, kind, f"the file must hold the one key {kind!r}")
+        said[kind] = document[kind]
+    return said
 
 
 def _broken(folder: Path, kind: str, where: str, problem: str) -> StackError:
@@ -154,45 +184,3 @@ def _dangling(catalog: Catalog, combination: Combination) -> Iterator[tuple[str,
     for target in combination.targets:
         if target not in catalog.gpus:
             yield "combinations", f"{place}.targets", f"no GPU is named {target}"
-
-
-class _Nodes(getattr(yaml, "CBaseLoader", yaml.BaseLoader)):  # type: ignore[misc]
-    """YAML's nodes, without the search for their types."""
-
-    def resolve(self, kind: object, value: object, implicit: object) -> str:  # noqa: ARG002
-        return ""
-
-
-def _plain(node: yaml.Node | None, seen: dict[int, object]) -> object:
-    """What the YAML says: a bare word is true, false, null or a whole number, or else a text.
-
-    That is less than YAML knows and takes less than half the time of its safe loader. `seen` are
-    the values of nodes that have an alias. A key given twice is an error, where YAML keeps one.
-    """
-    if isinstance(node, yaml.ScalarNode):
-        return node.value if node.style else _word(node.value)
-    if id(node) not in seen:
-        if isinstance(node, yaml.MappingNode):
-            _refuse_twice(node)
-            seen[id(node)] = {key.value: _plain(value, seen) for key, value in node.value}
-        elif isinstance(node, yaml.SequenceNode):
-            seen[id(node)] = [_plain(item, seen) for item in node.value]
-    return seen.get(id(node))
-
-
-def _word(text: str) -> object:
-    if text in _WORDS:
-        return _WORDS[text]
-    return int(text) if text.isdecimal() else text
-
-
-def _refuse_twice(node: yaml.MappingNode) -> None:
-    if len({key.value for key, _ in node.value}) == len(node.value):
-        return
-    names: set[str] = set()
-    for key, _ in node.value:
-        if key.value in names:
-            raise yaml.constructor.ConstructorError(
-                problem=f"the key {key.value!r} is given twice", problem_mark=key.start_mark
-            )
-        names.add(key.value)

@@ -136,6 +136,7 @@ def refuse_replay(ctx: click.Context, verb: str) -> None:
 
 def catalog() -> Catalog:
     """The catalogue that this version brings."""
+    from zluda_stack import paths
     from zluda_stack.catalog.load import load
 
-    return load()
+    return load(keep_at=paths.kept_catalog())

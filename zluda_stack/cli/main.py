@@ -8,10 +8,9 @@ import io
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, NamedTuple, TextIO
 
 import click
 
@@ -34,8 +33,7 @@ _NOT_OURS = frozenset(
 )
 
 
-@dataclass(frozen=True)
-class Entry:
+class Entry(NamedTuple):
     """A command before it is imported: where it lives (module:attribute) and what it does."""
 
     target: str

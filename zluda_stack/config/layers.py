@@ -9,7 +9,7 @@ from typing import Literal
 import msgspec
 
 from zluda_stack.catalog.nearest import nearest
-from zluda_stack.config import yaml_file
+from zluda_stack.config.contents import contents
 from zluda_stack.config.schema import Setting, WrongValue, known_settings
 from zluda_stack.errors import UsageError
 from zluda_stack.settings import Configured, Origin, Settings
@@ -87,12 +87,17 @@ def find_project_file(folder: Path, home: Path) -> Path | None:
 
 def from_file(path: Path, kind: Literal["project file", "user file"]) -> Layer:
     """The layer of the file at `path`; a relative path in it counts from its folder."""
+    raw = contents(path)
+    if raw is None:
+        return {}
+    from zluda_stack.config import yaml_file
+
     return {
         key: (
             _beside(path, key, entry.value),
             Origin(kind=kind, where=f"{path}:{entry.line}"),
         )
-        for key, entry in yaml_file.read(path).items()
+        for key, entry in yaml_file.parse(raw, path).items()
     }
 
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from typing import Literal, cast
 
 import msgspec
-from msgspec import inspect
+from msgspec import Struct, inspect
 
 from zluda_stack import units
 from zluda_stack.settings import Settings
@@ -25,8 +24,7 @@ class WrongValue(Exception):
         super().__init__(f"expected {expected}, found {found}")
 
 
-@dataclass(frozen=True)
-class Setting:
+class Setting(Struct, frozen=True):
     """One setting: what it is for, what it takes (`expected`, in words).
 
     `flag` is False for one that the command line has no option for; `amount` is True for a

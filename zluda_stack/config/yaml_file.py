@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import stat
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import yaml
+from msgspec import Struct
 
 from zluda_stack.catalog.nearest import nearest
+from zluda_stack.config.contents import contents
 from zluda_stack.config.schema import Setting, WrongValue, in_words, known_settings
 from zluda_stack.errors import UsageError
 
-# A settings file has a dozen short lines; this keeps hostile ones from costing time.
-_LARGEST = 65536
 _SCALARS = frozenset({"str", "int", "float", "bool", "null"})
 
 
-@dataclass(frozen=True)
-class Entry:
+class Entry(Struct, frozen=True):
     """The value of a setting and the line it stands on, counted from 1."""
 
     value: object
@@ -31,7 +28,7 @@ def read(path: Path) -> dict[str, Entry]:
 
     A key whose value is null is not given. Raises UsageError naming file and line.
     """
-    raw = _contents(path)
+    raw = contents(path)
     return {} if raw is None else parse(raw, path)
 
 
@@ -56,23 +53,6 @@ def parse(raw: bytes, path: Path) -> dict[str, Entry]:
         if value is not None:
             entries[setting.key] = Entry(_checked(setting, value, path, line), line)
     return entries
-
-
-def _contents(path: Path) -> bytes | None:
-    try:
-        if not stat.S_ISREG(path.stat().st_mode):
-            raise UsageError(f"{path} is not a file", "Put the settings into a plain file.")
-        with path.open("rb") as handle:
-            raw = handle.read(_LARGEST + 1)
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except OSError as error:
-        hint = "Make it readable for yourself, or move it away."
-        raise UsageError(f"cannot read {path}: {error.strerror}", hint) from error
-    if len(raw) > _LARGEST:
-        hint = "Is it the right file? Settings are a few lines of `key: value`."
-        raise UsageError(f"{path} is larger than {_LARGEST // 1024} KiB", hint)
-    return raw
 
 
 def _pairs(text: str, path: Path) -> Iterator[tuple[yaml.Node, yaml.Node]]:

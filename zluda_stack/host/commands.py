@@ -10,8 +10,9 @@ import subprocess
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import IO
+
+from msgspec import Struct, field
 
 # The probe promises two seconds for everything; what does not answer in time has no answer.
 BOUND_S = 1.5
@@ -22,8 +23,7 @@ _LONGEST_COMPLAINT = 500
 _VERSION = re.compile(r"version:? v?(\w[\w.+~-]*)")
 
 
-@dataclass(frozen=True)
-class Answer:
+class Answer(Struct, frozen=True):
     """Standard output, and the last line of standard error or why nothing was said at all."""
 
     output: str
@@ -52,8 +52,7 @@ def version_in(text: str) -> str | None:
     return match[1] if match else None
 
 
-@dataclass
-class _Stream:
+class _Stream(Struct, eq=False):
     data: bytearray = field(default_factory=bytearray)
     ended: bool = False
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import stat
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from zluda_stack.host import drm, pci, reading
 from zluda_stack.host.facts import GpuFacts
@@ -22,8 +23,7 @@ _VRAM_HEAPS = (1, 2)
 _LARGEST_VERSION = 999_999
 
 
-@dataclass(frozen=True)
-class Topology:
+class Topology(Struct, frozen=True):
     """The GPUs in the kernel's order, and how many nodes the device cgroup hides."""
 
     gpus: tuple[GpuFacts, ...]

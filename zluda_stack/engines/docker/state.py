@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -15,8 +14,7 @@ from zluda_stack.plan.types import Plan, from_json
 _MARK = "docker.json"
 
 
-@dataclass(frozen=True)
-class StackFolder:
+class StackFolder(Struct, frozen=True):
     """Paths under a stack's state folder."""
 
     root: Path

@@ -6,7 +6,6 @@ Everything here is cheap to import and to read: the host probe asks it on every 
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
@@ -27,8 +26,7 @@ ENDPOINT = "endpoint"
 SERVICES = (SUPERVISOR, INFERENCE, ENDPOINT)
 
 
-@dataclass(frozen=True)
-class StackFolder:
+class StackFolder(Struct, frozen=True):
     """Paths under a stack's state folder.
 
     Processes of the stack run with this folder as their working directory and use `socket` by
