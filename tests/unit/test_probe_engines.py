@@ -118,6 +118,32 @@ def test_an_engine_is_described_by_its_own_words(path: FakePath, tmp_path: Path)
     assert facts.emulated_by is None
 
 
+@pytest.mark.parametrize("host", [None, "tcp://192.0.2.7:2376"])
+def test_a_docker_that_tells_all_of_itself_is_asked_once(
+    path: FakePath, tmp_path: Path, host: str | None
+) -> None:
+    client = INFO["ClientInfo"] | {"Version": "28.5.1"}
+    asked = tmp_path / "asked"
+    asks = f"echo >> {asked}; {say(INFO | {'ClientInfo': client})}"
+    path.program("docker", info=asks, version="exit 1", context="exit 1")
+    environ = path.environ | {"HOME": str(tmp_path)} | ({"DOCKER_HOST": host} if host else {})
+    facts = read_docker(environ, tmp_path)
+    assert asked.read_text() == "\n"
+    assert (facts.client_version, facts.compose_version) == ("28.5.1", "2.40.2")
+    assert (facts.context, facts.contexts, facts.remote) == ("default", ("default",), bool(host))
+
+
+@pytest.mark.parametrize("variable", ["HOME", "DOCKER_CONFIG"])
+def test_a_docker_with_other_contexts_is_asked_for_them(
+    path: FakePath, tmp_path: Path, variable: str
+) -> None:
+    path.docker(INFO | {"ClientInfo": INFO["ClientInfo"] | {"Version": "28.5.1"}})
+    folder = {"HOME": tmp_path / ".docker", "DOCKER_CONFIG": tmp_path}[variable]
+    (folder / "contexts" / "meta").mkdir(parents=True)
+    facts = read_docker(path.environ | {variable: str(tmp_path)}, tmp_path)
+    assert facts.contexts == ("spare", "default")
+
+
 def test_without_docker_that_is_said(path: FakePath) -> None:
     assert read_docker({"PATH": str(path.folder)}).problem == "the docker command is not installed"
 

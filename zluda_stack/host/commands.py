@@ -14,8 +14,10 @@ from typing import IO
 
 from msgspec import Struct, field
 
-# The probe promises two seconds for everything; what does not answer in time has no answer.
+# The probe promises two seconds for everything; what does not answer in time has no answer. What is
+# asked after a first question has the rest.
 BOUND_S = 1.5
+REST_S = 0.4
 _GRACE_S = 0.2
 _MOST_BYTES = 1 << 20
 _CHUNK = 1 << 16
@@ -30,14 +32,17 @@ class Answer(Struct, frozen=True):
     complaint: str
 
 
-def ask(commands: Sequence[Sequence[str]], environ: Mapping[str, str]) -> list[Answer]:
-    """The answers of `commands`, in their order, after BOUND_S at most. Never raises.
+def ask(
+    commands: Sequence[Sequence[str]], environ: Mapping[str, str], bound_s: float | None = None
+) -> list[Answer]:
+    """The answers of `commands`, in their order, after `bound_s` (None: BOUND_S) at most.
 
-    What a program has said by then counts. Programs that still run are killed, with what they
-    started.
+    Never raises. What a program has said by then counts. Programs that still run are killed, with
+    what they started.
     """
-    deadline = time.monotonic() + BOUND_S
-    questions = [_Question(command, environ) for command in commands]
+    bound_s = BOUND_S if bound_s is None else bound_s
+    deadline = time.monotonic() + bound_s
+    questions = [_Question(command, environ, bound_s) for command in commands]
     try:
         _listen(questions, deadline)
     finally:
@@ -60,8 +65,9 @@ class _Stream(Struct, eq=False):
 class _Question:
     """One program that runs in a process group of its own, and what it has said so far."""
 
-    def __init__(self, command: Sequence[str], environ: Mapping[str, str]) -> None:
+    def __init__(self, command: Sequence[str], environ: Mapping[str, str], bound_s: float) -> None:
         self.output, self.errors = _Stream(), _Stream()
+        self._bound_s = bound_s
         self._failure = ""
         self._process: subprocess.Popen[bytes] | None = None
         try:
@@ -86,7 +92,7 @@ class _Question:
         if self._process is None:
             return
         if not (self.output.ended and self.errors.ended and self._exits_by(deadline)):
-            self._failure = f"no answer within {BOUND_S} s"
+            self._failure = f"no answer within {self._bound_s} s"
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._process.pid, signal.SIGKILL)
             self._exits_by(time.monotonic() + _GRACE_S)
