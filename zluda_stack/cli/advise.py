@@ -100,33 +100,28 @@ def _print(told: Advice) -> None:
     is_target = told.says.startswith("gfx")
     output.heading((told.says if is_target else told.says[:1].upper() + told.says[1:]) + ".")
     for line in (*told.found, *told.notes):
-        output.say(_shown(line))
+        output.say(output.printable(line))
     for number, way in enumerate(told.ways, start=1):
         output.say()
         _print_way(number, way)
     output.say()
     for hint in dict.fromkeys(one.hint for way in told.ways for one in way.missing):
-        output.say(f"First: {as_typed(_shown(hint))}")
+        output.say(f"First: {as_typed(output.printable(hint))}")
     output.say(f"Card: {told.card}. With --json: the sources and their dates, and all findings.")
 
 
 def _print_way(number: int, way: OpenWay) -> None:
     proof = "" if way.path in _WITHOUT_PROOF else f" ({way.evidence.value})"
-    output.say(f"{number}. {_shown(way.title)}: {_shown(way.why)}{proof}")
+    output.say(f"{number}. {output.printable(way.title)}: {output.printable(way.why)}{proof}")
     for detail in way.details:
         output.say(f"   {detail}")
     lacks = {one.command: one.message for one in way.missing}
     for command in (*way.commands, *way.elsewhere):
         output.say(f"   $ {_typed(command)}")
         if command in lacks:
-            output.say(f"     first: {_shown(lacks[command])}")
+            output.say(f"     first: {output.printable(lacks[command])}")
 
 
 def _typed(command: str) -> str:
     """The command as the user can type it."""
     return as_typed(f"`{command}")[1:]
-
-
-def _shown(text: str) -> str:
-    """`text` with nothing that steers a terminal: names come from files that others made."""
-    return "".join(char if char.isprintable() else "�" for char in text)

@@ -208,7 +208,7 @@ def teller() -> Callable[[str], None]:
         nonlocal last
         if time.monotonic() - last > _SECONDS_BETWEEN_LINES:
             last = time.monotonic()
-            output.note(f"reading {_shown(name)}")
+            output.note(f"reading {output.printable(name)}")
 
     return tell
 
@@ -220,8 +220,8 @@ def _print(found: Report) -> None:
     for archive in archives:
         files = [file for file in found.files if archive_of(file.file) == archive]
         if archive:
-            output.heading(f"{_shown(archive)}:")
-        names = [_shown(file.file.removeprefix(archive)) for file in files]
+            output.heading(f"{output.printable(archive)}:")
+        names = [output.printable(file.file.removeprefix(archive)) for file in files]
         rows = zip(names, files, strict=True)
         output.table(
             _COLUMNS, [(name, file.verdict.value, *code_cells(file)) for name, file in rows]
@@ -244,9 +244,4 @@ def _print_gaps(name: str, file: FileReport) -> None:
         output.heading(name)
     for one in folded(file.gaps):
         for line in gap_lines(one):
-            output.say(f"  {_shown(line)}")
-
-
-def _shown(text: str) -> str:
-    """`text` with nothing that steers a terminal: names come from files that others made."""
-    return "".join(char if char.isprintable() else "�" for char in text)
+            output.say(f"  {output.printable(line)}")

@@ -179,8 +179,7 @@ def _shown(text: str) -> str:
     """`text` in one line, as it can be typed here, and with nothing that steers a terminal:
     facts may be those of a file that somebody sent.
     """
-    line = "".join(char if char.isprintable() or char == "\n" else "�" for char in text)
-    return as_typed(" ".join(line.split("\n")))
+    return as_typed(output.printable(text.replace("\n", " ")))
 
 
 def _as_error(cause: Finding) -> StackError:

@@ -60,6 +60,11 @@ def heading(text: str) -> None:
     click.echo(click.style(text, bold=True), color=use_color(sys.stdout))
 
 
+def printable(text: str) -> str:
+    """`text` with nothing that steers a terminal, for what files of others say."""
+    return "".join(char if char.isprintable() else "�" for char in text)
+
+
 def styled(text: str, hue: str) -> str:
     """`text` for stdout, in the colour `hue` where colour is wanted."""
     return click.style(text, fg=hue, bold=True) if use_color(sys.stdout) else text
