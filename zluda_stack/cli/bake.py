@@ -7,20 +7,14 @@ from pathlib import Path
 import click
 
 from zluda_stack.cli import context, output
-from zluda_stack.cli.options import json_option, settings_options
+from zluda_stack.cli.options import json_option, out_option, settings_options
 
 
 @click.command()
 @settings_options(
     *("profile", "variant", "base", "combination", "zluda", "cuda_toolkit", "accept_cuda_eula")
 )
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path),
-    default=Path("docker-bake.json"),
-    show_default=True,
-    help="File that is written; - is stdout.",
-)
+@out_option("docker-bake.json")
 @json_option
 @click.pass_context
 def bake(ctx: click.Context, flags: dict[str, object], *, out: Path, as_json: bool) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from zluda_stack.cli import context, output
-from zluda_stack.cli.options import json_option, settings_options
+from zluda_stack.cli.options import json_option, out_option, settings_options
 from zluda_stack.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
@@ -18,13 +18,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @settings_options("variant", "base", "combination", "zluda", "cuda_toolkit", "offline")
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path),
-    default=Path("zluda-stack.lock"),
-    show_default=True,
-    help="File that is written; - is stdout.",
-)
+@out_option("zluda-stack.lock")
 @click.option("--check", is_flag=True, help="Write nothing; ask upstream what is still there.")
 @json_option
 @click.pass_context

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import TypeVar
 
 import click
@@ -22,6 +23,40 @@ dry_run_option = click.option(
 yes_option = click.option(
     "--yes", is_flag=True, help="Agree to all that would be asked: long builds, large downloads."
 )
+
+
+def out_option(default: str) -> Callable[[Callable[..., _R]], Callable[..., _R]]:
+    """The option --out of a command that writes one file, to `default` when it is not given."""
+    return click.option(
+        "--out",
+        type=click.Path(path_type=Path),
+        default=Path(default),
+        show_default=True,
+        help="File that is written; - is stdout.",
+    )
+
+
+def folder_options(whose: str) -> Callable[[Callable[..., _R]], Callable[..., _R]]:
+    """--mount, --no-cwd and --env: what of this machine is given to the container of `whose`."""
+
+    def decorate(command: Callable[..., _R]) -> Callable[..., _R]:
+        for option in (
+            click.option(
+                "--env", "environment", multiple=True, metavar="NAME[=VALUE]", help="Repeatable."
+            ),
+            click.option("--no-cwd", is_flag=True, help=f"Do not give {whose} the current folder."),
+            click.option(
+                "--mount",
+                "mounts",
+                multiple=True,
+                metavar="SRC[:DST][:ro]",
+                help=f"Give {whose} another folder or file, at its own path or at DST; repeatable.",
+            ),
+        ):
+            command = option(command)
+        return command
+
+    return decorate
 
 
 class Folder(click.Path):

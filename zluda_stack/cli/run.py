@@ -12,7 +12,7 @@ import click
 
 from zluda_stack import paths
 from zluda_stack.cli import context, output
-from zluda_stack.cli.options import ImageName, dry_run_option, settings_options
+from zluda_stack.cli.options import ImageName, dry_run_option, folder_options, settings_options
 from zluda_stack.errors import HostProblem, UsageError
 
 if TYPE_CHECKING:
@@ -27,15 +27,7 @@ _DRIVER = "libcuda.so"
 
 @click.command(context_settings={"allow_interspersed_args": False})
 @settings_options("gpu", "passthrough", "hsa_override")
-@click.option(
-    "--mount",
-    "mounts",
-    multiple=True,
-    metavar="SRC[:DST][:ro]",
-    help="Give the program another folder or file, at its own path or at DST; repeatable.",
-)
-@click.option("--no-cwd", is_flag=True, help="Do not give the program the current folder.")
-@click.option("--env", "environment", multiple=True, metavar="NAME[=VALUE]", help="Repeatable.")
+@folder_options("the program")
 @click.option(
     "--image",
     type=ImageName(),

@@ -8,7 +8,13 @@ import click
 
 from zluda_stack.cli import in_toolbox, output
 from zluda_stack.cli.hipify import hipify
-from zluda_stack.cli.options import ImageName, dry_run_option, json_option, settings_options
+from zluda_stack.cli.options import (
+    ImageName,
+    dry_run_option,
+    folder_options,
+    json_option,
+    settings_options,
+)
 from zluda_stack.errors import UsageError
 
 # What stands for the command after `--`; nobody types a blank in a name.
@@ -70,15 +76,7 @@ class Tools(click.Group):
 @settings_options(
     *("gpu", "passthrough", "hsa_override", "variant", "base", "cuda_toolkit", "accept_cuda_eula")
 )
-@click.option(
-    "--mount",
-    "mounts",
-    multiple=True,
-    metavar="SRC[:DST][:ro]",
-    help="Give the tool another folder or file, at its own path or at DST; repeatable.",
-)
-@click.option("--no-cwd", is_flag=True, help="Do not give the tool the current folder.")
-@click.option("--env", "environment", multiple=True, metavar="NAME[=VALUE]", help="Repeatable.")
+@folder_options("the tool")
 @click.option(
     "--image", type=ImageName(), metavar="IMAGE", help="A toolbox other than the planned."
 )
