@@ -17,15 +17,12 @@ _ERROR = b'data: {"error":'
 _DONE = b"data: [DONE]\n"
 
 
-class ChatEvents:
-    """Edits one stream: the name of the model, and errors. `model` is the name asked for."""
+class OpenAiEvents:
+    """What editing a stream has in common for all of OpenAI's APIs with events of one kind."""
 
     ping = KEEP_ALIVE
 
-    def __init__(self, model: str, request_id: str) -> None:
-        self._model = b'"model":' + msgspec.json.encode(model) if model else b""
-        self._request_id = request_id
-        self._theirs = b""
+    def __init__(self) -> None:
         self._events = WholeEvents()
         self._complete = False
 
@@ -37,6 +34,16 @@ class ChatEvents:
     def begin(self, input_tokens: int) -> bytes:  # noqa: ARG002 -- no event here tells it
         """A comment: this dialect has no event that says nothing."""
         return KEEP_ALIVE
+
+
+class ChatEvents(OpenAiEvents):
+    """Edits one stream: the name of the model, and errors. `model` is the name asked for."""
+
+    def __init__(self, model: str, request_id: str) -> None:
+        super().__init__()
+        self._model = b'"model":' + msgspec.json.encode(model) if model else b""
+        self._request_id = request_id
+        self._theirs = b""
 
     def feed(self, chunk: bytes) -> bytes:
         """What to send for `chunk`; always whole events."""

@@ -13,9 +13,8 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from zluda_stack.gateway.chat_events import KEEP_ALIVE
+from zluda_stack.gateway.chat_events import OpenAiEvents
 from zluda_stack.gateway.errors import INCOMPLETE, Fault, invalid
-from zluda_stack.gateway.events import WholeEvents
 from zluda_stack.gateway.failures import OtherShape
 
 INFILL = b"/infill"
@@ -67,25 +66,13 @@ def completion_of(answer: bytes, model: str) -> JsonObject:
     return {**_completion(filled, f"cmpl-{secrets.token_hex(12)}", model), **_usage(filled)}
 
 
-class InfillEvents:
+class InfillEvents(OpenAiEvents):
     """The stream of /infill as one of /v1/completions."""
 
-    ping = KEEP_ALIVE
-
     def __init__(self, model: str) -> None:
+        super().__init__()
         self._model = model
         self._id = f"cmpl-{secrets.token_hex(12)}"
-        self._events = WholeEvents()
-        self._complete = False
-
-    @property
-    def complete(self) -> bool:
-        """True once the last event has passed."""
-        return self._complete
-
-    def begin(self, input_tokens: int) -> bytes:  # noqa: ARG002 -- no event here tells it
-        """A comment: this dialect has no event that says nothing."""
-        return KEEP_ALIVE
 
     def feed(self, chunk: bytes) -> bytes:
         """What to send for `chunk`; always whole events. Raises Fault."""
