@@ -4,9 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+import yaml
+
 from tests.unit import plans
+from tests.unit.planning import host, plan_for
 from zluda_stack.engines.docker import build, compose
 from zluda_stack.engines.docker.mirror import holds, mirror, replace
+from zluda_stack.engines.docker.state import StackFolder
+from zluda_stack.plan.types import to_json
+from zluda_stack.render.project import render_project
 
 
 def test_what_the_plan_decided_is_not_overruled_by_variables_of_the_shell() -> None:
@@ -57,7 +64,21 @@ def test_a_mirrored_folder_holds_the_files_and_nothing_of_an_earlier_rendering(
         "images/a/Dockerfile",
     }
     assert not (tmp_path / "images" / "a" / "b").exists()
-    assert compose.compose_file(tmp_path) == tmp_path / "compose" / "new.yml"
+
+
+@pytest.mark.parametrize("profile", ["translated", "native", "webui"])
+def test_the_compose_file_of_a_stack_is_not_that_of_its_selftest(
+    tmp_path: Path, profile: str
+) -> None:
+    folder = StackFolder(tmp_path)
+    assert compose.compose_file(folder) is None
+    plan = plan_for(host("radeon-rx-7900-xtx"), profile=profile)
+    mirror(render_project(plan), folder.project)
+    folder.plan.write_bytes(to_json(plan))
+    file = compose.compose_file(folder)
+    assert file is not None
+    services = yaml.safe_load(file.read_text())["services"]
+    assert {"inference", "endpoint"} <= set(services)
 
 
 def test_a_file_that_is_the_same_is_not_written_again(tmp_path: Path) -> None:

@@ -130,7 +130,7 @@ def _for_stack(ctx: click.Context, flags: dict[str, object], *, dry_run: bool) -
             f"the stack {name} is of the {plan.profile} profile: its kernels came with its image",
             "There is nothing to do.",
         )
-    file = compose.compose_file(StackFolder(paths.stack(name)).project)
+    file = compose.compose_file(StackFolder(paths.stack(name)))
     terminal = () if is_terminal() else ("-T",)
     for service in plan.services:
         if service.build != "inference":

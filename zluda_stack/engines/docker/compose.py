@@ -12,8 +12,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from zluda_stack import program
-from zluda_stack.engines.docker.state import StackFolder
+from zluda_stack.engines.docker.state import StackFolder, read_plan
 from zluda_stack.errors import EngineFailure, HostProblem
+from zluda_stack.render.compose import compose_path
 
 # Compose prefers the shell's variables over its .env file, and the plan has decided already.
 _DECIDED = ("ZLUDA_STACK_", "HOST_", "COMPOSE_")
@@ -27,9 +28,14 @@ def project_name(stack: str) -> str:
     return f"zluda-stack-{stack}"
 
 
-def compose_file(project: Path) -> Path | None:
-    """The compose file of a rendered project; None when nothing was rendered there."""
-    return next(iter(sorted((project / "compose").glob("*.yml"))), None)
+def compose_file(folder: StackFolder) -> Path | None:
+    """The compose file of the stack as it was rendered last; None when there is none.
+
+    The self-test has one of its own beside it.
+    """
+    plan = read_plan(folder)
+    file = None if plan is None else folder.project / compose_path(plan)
+    return file if file is not None and file.is_file() else None
 
 
 def command(stack: str, file: Path | None, *arguments: str) -> tuple[str, ...]:
@@ -86,7 +92,7 @@ def run(command_line: tuple[str, ...], log: Path) -> int:
 
 def act(stack: str, folder: StackFolder, *arguments: str) -> int:
     """Run `docker compose ARGUMENTS` on the stack's rendered project; returns its exit status."""
-    return run(command(stack, compose_file(folder.project), *arguments), folder.compose_log)
+    return run(command(stack, compose_file(folder), *arguments), folder.compose_log)
 
 
 def down(stack: str, folder: StackFolder, *options: str) -> None:
@@ -129,7 +135,7 @@ def logs(
     """What the services wrote, line by line, as it comes; `service: line` without `service`."""
     of = ("--no-log-prefix", service) if service is not None else ()
     options = ("--no-color", "--tail", str(tail), *(("--follow",) if follow else ()))
-    line = command(stack, compose_file(folder.project), "logs", *options, *of)
+    line = command(stack, compose_file(folder), "logs", *options, *of)
     with subprocess.Popen(
         (docker_program(), *line[1:]),
         stdin=subprocess.DEVNULL,

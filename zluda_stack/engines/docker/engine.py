@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 from zluda_stack import paths
 from zluda_stack.engines.base import StackStatus, State
@@ -15,7 +14,7 @@ from zluda_stack.engines.docker.state import StackFolder, read_plan
 from zluda_stack.errors import UsageError
 from zluda_stack.plan.types import Plan
 from zluda_stack.progress import Progress, Silent
-from zluda_stack.render.project import render_project
+from zluda_stack.render.compose import compose_path
 
 
 class DockerEngine:
@@ -27,12 +26,10 @@ class DockerEngine:
         Offline nothing is built.
         """
         folder = StackFolder(paths.stack(plan.name))
-        files = (Path(name) for name in render_project(plan))
-        file = next(name for name in files if name.parts[0] == "compose" and name.suffix == ".yml")
         built = () if plan.offline else served_images(plan)
         return (
             *(build.command(image, folder.context) for image in built),
-            compose.up(plan.name, folder.project / file, offline=plan.offline),
+            compose.up(plan.name, folder.project / compose_path(plan), offline=plan.offline),
         )
 
     def is_up(self, plan: Plan) -> bool:

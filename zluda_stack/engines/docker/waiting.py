@@ -38,7 +38,7 @@ def start(client: DockerClient, plan: Plan, folder: StackFolder, progress: Progr
     Raises EngineFailure with the log's tail as soon as a container ends or fails its health
     check, HostProblem when the port is taken.
     """
-    file = compose.compose_file(folder.project)
+    file = compose.compose_file(folder)
     if file is None:
         raise EngineFailure(
             f"nothing is rendered in {folder.project}", "`zluda-stack up` renders it again."
