@@ -6,7 +6,9 @@ import math
 import random
 from collections.abc import Callable
 
-from zluda_stack.bench import schedule
+from msgspec import structs
+
+from zluda_stack.bench import metrics, schedule
 from zluda_stack.bench.saved import Answer, Machine, Run, TargetFacts, Wave
 
 MACHINE = Machine(system="Linux", machine="x86_64", kernel="6", cpu=None, cpu_count=2, memory=None)
@@ -70,6 +72,22 @@ def run(
         client_cpu=0.1,
         waves=tuple(waves),
     )
+
+
+def shortened(made: Run, rounds: int) -> Run:
+    """The first `rounds` of a bench."""
+    waves = tuple(wave for wave in made.waves if wave.round < rounds)
+    return structs.replace(made, waves=waves, rounds=rounds)
+
+
+def differences(made: Run, first: str, second: str) -> dict[str, list[float]]:
+    """How much faster `second` was in each round, as logarithms of times or rates, by metric."""
+    theirs = [metrics.series(made.waves, name) for name in (first, second)]
+    rows = {}
+    for what in sorted(set(theirs[0]) & set(theirs[1])):
+        one, other = (metrics.by_round(each[what]) for each in theirs)
+        rows[str(what)] = [other[number] - log for number, log in one.items()]
+    return rows
 
 
 def answer(slower: float, chance: random.Random, noise: Noise, moment: float) -> Answer:

@@ -211,6 +211,14 @@ def test_more_rounds_are_asked_for_as_the_square_of_what_an_interval_is_too_wide
     assert statistics.rounds_needed(8, effect, 0.1) == 32
 
 
+@pytest.mark.parametrize(("size", "rounds"), [(0.02, 30), (-0.02, 30), (0.09, 24), (0.05, 72)])
+def test_an_effect_near_half_the_margin_takes_the_most_rounds_to_tell(
+    size: float, rounds: int
+) -> None:
+    effect = statistics.Effect(size=size, low=size - 0.085, high=size + 0.085, p=1)
+    assert statistics.rounds_needed(24, effect, 0.1) == pytest.approx(rounds, abs=4)
+
+
 def test_a_spread_has_quartiles_and_an_interval_of_the_median() -> None:
     told = statistics.spread([float(n) for n in range(1, 102)])
     assert (told.median, told.lower, told.upper) == (51, 26, 76)

@@ -148,6 +148,34 @@ def test_the_server_on_a_card_gets_the_batch_and_the_layers_of_the_plan(
     assert told.strip().endswith("--ubatch-size 256")
 
 
+def test_a_server_whose_kernels_are_counted_is_started_by_rocprofv3(tmp_path: Path) -> None:
+    folder = tmp_path / "rocprof"
+    (folder / "of-an-earlier-server").mkdir(parents=True)
+    for name, text in (("find-model", "echo /m.gguf"), ("rocprofv3", 'echo "rocprofv3 $*"')):
+        (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
+        (tmp_path / name).chmod(0o755)
+    serve = (paths.images() / "_scripts/serve-on-card").read_text()
+    (tmp_path / "serve").write_text(serve.replace("/rocprof ", f"{folder} "))
+    told = subprocess.run(
+        ["bash", str(tmp_path / "serve")],
+        env={
+            "PATH": f"{tmp_path}:{os.environ['PATH']}",
+            "PORT": "1",
+            "DEVICE": "ROCm0",
+            "ROCPROF_PROGRAM": "rocprofv3",
+        },
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=30,
+    ).stdout
+    assert told.startswith(
+        f"rocprofv3 --kernel-trace --stats --output-format csv --output-directory {folder} "
+        "--output-file server -- /opt/llama/llama-server --host"
+    )
+    assert list(folder.iterdir()) == []
+
+
 @pytest.mark.skipif(Path("/dev/kfd").exists(), reason="this machine has the device")
 @pytest.mark.parametrize("image", ["inference", "native"])
 def test_nothing_is_started_without_the_device(image: str) -> None:

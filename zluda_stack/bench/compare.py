@@ -86,7 +86,10 @@ def compare(
     """
     alpha = statistics.ALPHA / comparisons
     together = first.run == second.run
-    theirs = (metrics.series(first.run, first.target), metrics.series(second.run, second.target))
+    theirs = (
+        metrics.series(first.run.waves, first.target),
+        metrics.series(second.run.waves, second.target),
+    )
     shared = sorted(set(theirs[0]) & set(theirs[1]))
     if not shared:
         raise UsageError(
@@ -252,6 +255,8 @@ def _notes(first: Side, second: Side, *, together: bool) -> tuple[str, ...]:
         found.append("They were asked different prompts: this compares prompts, too.")
     if first.run.machine != second.run.machine:
         found.append("They were measured from different machines.")
+    if one.rocprof != other.rocprof:
+        found.append("One of them ran under rocprofv3: this measures its cost, too.")
     return tuple(found)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -9,7 +10,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import Protocol
 
-from zluda_stack.bench import load, schedule
+from zluda_stack.bench import load, precision, schedule
+from zluda_stack.bench.compare import MARGIN
 from zluda_stack.bench.load import Server
 from zluda_stack.bench.prompts import Prompt
 from zluda_stack.bench.saved import Answer, NotMeasured, TargetFacts, Watched, Wave
@@ -19,6 +21,8 @@ from zluda_stack.progress import Progress
 
 # What a server says to a prompt that it can never take, and to fields that it does not know.
 _REFUSED = "HTTP 400"
+# So much longer a bench may take for more rounds.
+_MORE_SECONDS = 600
 
 
 @dataclass(frozen=True)
@@ -50,20 +54,25 @@ class Target(Protocol):
 
 @dataclass(frozen=True)
 class Asked:
-    """What every target is asked: each prompt by so many clients at once, in so many rounds."""
+    """What every target is asked: each prompt by so many clients at once, in so many rounds.
+
+    Where that is not enough to tell a difference of `margin`, there are `more_rounds` at most.
+    """
 
     prompts: tuple[Prompt, ...]
     clients: tuple[int, ...]
     rounds: int
     cached: bool
     order: int
+    more_rounds: int = 0
+    margin: float = MARGIN
 
     def scenarios(self) -> Iterator[tuple[Prompt, int]]:
         """Each prompt with each number of clients."""
         return ((prompt, clients) for prompt in self.prompts for clients in self.clients)
 
     def requests(self) -> int:
-        """How many requests one target gets, but for those that warm it up."""
+        """How many requests one target gets at least, but for those that warm it up."""
         return 2 * self.rounds * sum(clients for _, clients in self.scenarios())
 
     def tokens(self) -> tuple[int, int]:
@@ -102,6 +111,7 @@ class Bench:
         self._open: dict[str, Opened] = {}
         self._refused: set[tuple[str, str, int]] = set()
         self._began = time.perf_counter()
+        self._enough_by = math.inf
         self.found = Measured(f"{datetime.now(timezone.utc):%Y-%m-%dT%H:%M:%SZ}")
 
     def __enter__(self) -> Bench:
@@ -115,12 +125,15 @@ class Bench:
 
     def run(self) -> Measured:
         """Visit all targets in all rounds. A target that fails to open is left out from then on."""
-        visits = schedule.order(tuple(self._targets), self._asked.rounds, self._asked.order)
+        most = self._asked.rounds + self._asked.more_rounds
+        visits = schedule.order(tuple(self._targets), most, self._asked.order)
         gone: set[str] = set()
         for number, visit in enumerate(visits):
+            if number % self._per_round == 0 and self._is_enough(visit.round):
+                break
             if visit.target in gone:
                 continue
-            self._progress.step(self._told(number, len(visits), visit))
+            self._progress.step(self._told(number, visit))
             try:
                 opened = self._opened(visit.target)
             except Interrupted:
@@ -135,11 +148,28 @@ class Bench:
         self.found.targets = {name: known[name] for name in self._targets if name in known}
         return self.found
 
-    def _told(self, number: int, of: int, visit: schedule.Visit) -> str:
+    @property
+    def _per_round(self) -> int:
+        return 2 * len(self._targets)
+
+    def _is_enough(self, rounds: int) -> bool:
+        """True when there are at least as many rounds as were asked for, and no need of more."""
+        if rounds < self._asked.rounds:
+            return False
+        if rounds == self._asked.rounds:
+            self._enough_by = time.perf_counter() + _MORE_SECONDS
+        names = [name for name in self._targets if name in self.found.targets]
+        return time.perf_counter() > self._enough_by or precision.is_enough(
+            self.found.waves, names, self._asked.margin
+        )
+
+    def _told(self, number: int, visit: schedule.Visit) -> str:
+        if visit.round >= self._asked.rounds:
+            return f"round {visit.round + 1}, since the numbers vary: {visit.target}"
         text = f"round {visit.round + 1} of {self._asked.rounds}: {visit.target}"
-        per_round = 2 * len(self._targets)
-        if number < per_round:
+        if number < self._per_round:
             return text
+        of = self._per_round * self._asked.rounds
         left = (time.perf_counter() - self._began) / number * (of - number)
         return f"{text} (about {_minutes(left)} left)"
 

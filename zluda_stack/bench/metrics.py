@@ -62,10 +62,10 @@ class Value(Struct, frozen=True, kw_only=True):
 Series = dict[What, list[Value]]
 
 
-def series(run: Run, target: str) -> Series:
+def series(waves: Iterable[Wave], target: str) -> Series:
     """The values of `target` by what they are of, in the order of visits."""
     visits: dict[tuple[What, int, int], list[float]] = defaultdict(list)
-    for wave in run.waves:
+    for wave in waves:
         if wave.target == target:
             for what, number in of_wave(wave).items():
                 visits[what, wave.round, wave.visit].append(number)

@@ -47,7 +47,7 @@ def draw(run: Run, path: Path) -> None:
     require(path)
     from matplotlib.figure import Figure  # no window, no state
 
-    series = {target: metrics.series(run, target) for target in run.names}
+    series = {target: metrics.series(run.waves, target) for target in run.names}
     panels = sorted(
         {(what.prompt, what.metric) for found in series.values() for what in found},
         key=lambda panel: (list(run.prompts).index(panel[0]), list(Metric).index(panel[1])),

@@ -24,7 +24,7 @@ def rows(run: Run) -> Rows:
     """A row for each number of each target, those to compare next to each other."""
     found = []
     for place, target in enumerate(run.names):
-        for what, values in metrics.series(run, target).items():
+        for what, values in metrics.series(run.waves, target).items():
             told = statistics.spread([value.number for value in values])
             cells = (
                 number(what.metric, told.median),
@@ -56,6 +56,10 @@ def notes(run: Run) -> list[str]:
         f"{one.target}{f', {one.prompt}' if one.prompt else ''}: not measured: {one.reason}"
         for one in run.not_measured
     ]
+    if any(one.rocprof for one in run.targets):
+        found.append(
+            "measured under rocprofv3, which takes time itself: without it the numbers are others"
+        )
     for target in run.names:
         for fault, times in metrics.faults(run, target).items():
             found.append(f"{target}: {times} of {metrics.asked(run, target)} failed: {fault}")

@@ -1,4 +1,4 @@
-"""The kernels that a server spent its time in, as rocprofv3 counted them.
+"""The kernels that a program spent its time in, as rocprofv3 counted them.
 
 `rocprofv3 --kernel-trace --stats --output-format csv -d DIR` writes NAME_kernel_stats.csv into DIR
 or a folder of it, a line for each kernel: Name, Calls, TotalDurationNs, AverageNs, Percentage,

@@ -68,7 +68,8 @@ class TargetFacts(Struct, frozen=True, kw_only=True):
     """What was measured. None is what is not known, as of a remote server.
 
     `device` is what the model server says it computes on. `plan_hash` is of all in a plan that
-    has an effect on speed, `model_sha256` of the model's file.
+    has an effect on speed, `model_sha256` of the model's file. `rocprof` is True for one whose
+    server ran under rocprofv3.
     """
 
     name: str
@@ -82,14 +83,16 @@ class TargetFacts(Struct, frozen=True, kw_only=True):
     slots: int | None = None
     plan_hash: str | None = None
     versions: dict[str, str] = {}
+    rocprof: bool = False
 
 
 class NotMeasured(Struct, frozen=True, kw_only=True):
-    """A target, or a prompt of one, that could not be measured, and why."""
+    """A target, or a prompt of one, that could not be measured, why, and what would help."""
 
     target: str
     prompt: str | None = None
     reason: str
+    hint: str = ""
 
 
 class Machine(Struct, frozen=True, kw_only=True):

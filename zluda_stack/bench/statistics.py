@@ -145,14 +145,15 @@ def spread(numbers: Sequence[float], seed: int = 0) -> Spread:
 
 
 def rounds_needed(rounds: int, effect: Effect, margin: float) -> int:
-    """About how many rounds make the interval of `effect` as narrow as a ratio of 1 + `margin`.
+    """About how many rounds tell of `effect` that it is there, or within a ratio of 1 + `margin`.
 
-    It narrows with the root of their number.
+    The interval narrows with the root of their number, and its middle may stay where it is.
     """
     half = (effect.high - effect.low) / 2
     if not math.isfinite(half):
         return max(LEAST_ROUNDS, 2 * rounds)
-    wanted = math.log1p(margin)
+    size = abs(effect.size)
+    wanted = max(math.log1p(margin) - size, size)
     return max(rounds + 1, LEAST_ROUNDS, math.ceil(rounds * (half / wanted) ** 2))
 
 

@@ -6,8 +6,10 @@ import hashlib
 import http.client
 import ssl
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from importlib import metadata
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import msgspec
@@ -22,7 +24,7 @@ from zluda_stack.bench.watching import Gauge
 from zluda_stack.engines import engine_for, engine_of, saved_plan
 from zluda_stack.engines.base import Engine, State
 from zluda_stack.engines.common import never_started, undisturbed
-from zluda_stack.errors import EngineFailure, HostProblem, UsageError
+from zluda_stack.errors import EngineFailure, HostProblem, StackError, UsageError
 from zluda_stack.plan.profiles import traits
 from zluda_stack.plan.types import EndpointPlan, Plan
 from zluda_stack.program import command
@@ -71,6 +73,46 @@ class ProfileTarget:
         """Take the stack down. Its key, the model and volumes stay, as with `down`."""
         with undisturbed():
             self._engine.down(self.plan.name, progress)
+
+
+class RocprofTarget(ProfileTarget):
+    """A stack whose servers run under rocprofv3; what it counts comes into a folder.
+
+    `plan` is one by `plan.rocprof.with_rocprof`. Each time that the stack was up has a folder of
+    its own there.
+    """
+
+    def __init__(
+        self, name: str, plan: Plan, sha256: str | None, folder: Path, *, cached: bool
+    ) -> None:
+        super().__init__(name, plan, sha256, cached=cached)
+        self.folder = folder
+        self._times = 0
+        self._is_open = False
+
+    def open(self, progress: Progress) -> Opened:
+        """Bring the stack up. Raises as that of every profile does."""
+        opened = super().open(progress)
+        self._is_open = True
+        return replace(opened, facts=structs.replace(opened.facts, rocprof=True))
+
+    def close(self, progress: Progress) -> None:
+        """End the servers, copy what was counted, and take the stack down.
+
+        What cannot be copied is said, and does no harm to what was measured.
+        """
+        from zluda_stack.engines.docker import rocprof
+
+        with undisturbed():
+            try:
+                if self._is_open:
+                    self._is_open = False
+                    self._times += 1
+                    rocprof.take(self.plan, self.folder / str(self._times), progress)
+            except StackError as failure:
+                progress.step(f"{self.name}: what was counted is lost: {failure.message}")
+            super().close(progress)
+            rocprof.forget(self.plan)
 
 
 class StackTarget:

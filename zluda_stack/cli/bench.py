@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, get_args
 
 import click
 
-from zluda_stack.cli import bench_targets, context, output
+from zluda_stack.cli import bench_kernels, bench_targets, context, output
 from zluda_stack.cli.options import dry_run_option, json_option, settings_options, yes_option
 from zluda_stack.errors import EngineFailure, Interrupted, StackError, UsageError
 from zluda_stack.program import as_typed
@@ -27,6 +27,8 @@ _MOST_CLIENTS = 256
 # Only to turn tokens into minutes, and said with them: what a target really does is measured.
 _PROMPT_RATE = 500
 _ANSWER_RATE = 50
+# Without --rounds: what is asked, and how much more while it is not enough to tell.
+_ROUNDS, _MORE_ROUNDS = 24, 72
 
 
 @click.command()
@@ -39,9 +41,14 @@ _ANSWER_RATE = 50
     help="Measure nothing: say whether two saved benches differ. FILE#TARGET is one of several.",
 )
 @click.option(
-    "--rocprof",
+    "--kernels",
     metavar="DIR",
     help="Measure nothing: show the kernels that rocprofv3 counted into DIR, the longest first.",
+)
+@click.option(
+    "--rocprof",
+    metavar="DIR",
+    help="Run the servers under rocprofv3, and show the kernels that it counts, into DIR.",
 )
 @click.option("--prompt", "prompts", metavar="LIST", help="Of small, file, coding; all without.")
 @click.option(
@@ -50,10 +57,9 @@ _ANSWER_RATE = 50
 @click.option(
     "--rounds",
     type=click.IntRange(1, 1000),
-    default=24,
-    show_default=True,
     metavar="N",
-    help="Each visits every target twice.",
+    help=f"Each visits every target twice. Without: {_ROUNDS}, and up to {_ROUNDS + _MORE_ROUNDS} "
+    "where the numbers vary much; one with --rocprof.",
 )
 @click.option("--cached", is_flag=True, help="The same prompt each time: the server may keep it.")
 @click.option(
@@ -84,10 +90,11 @@ def bench(
     *,
     targets: tuple[str, ...],
     saved: tuple[str, str] | None,
+    kernels: str | None,
     rocprof: str | None,
     prompts: str | None,
     clients: str,
-    rounds: int,
+    rounds: int | None,
     cached: bool,
     margin: float,
     out: str | None,
@@ -108,10 +115,13 @@ def bench(
     if saved is not None:
         _compare_saved(targets, saved, margin / 100, as_json=as_json)
         return
-    if rocprof is not None:
-        _tell_kernels(targets, Path(rocprof), as_json=as_json)
+    if kernels is not None:
+        bench_kernels.tell_counted(targets, Path(kernels), as_json=as_json)
         return
-    asked = _asked(prompts, clients, rounds, cached=cached)
+    if rounds is None and rocprof is not None:
+        # It keeps a line for each launch of a kernel, and its numbers are no measure of speed.
+        rounds = 1
+    asked = _asked(prompts, clients, rounds, margin / 100, cached=cached)
     if picture is not None:
         from zluda_stack.bench.picture import require
 
@@ -119,12 +129,14 @@ def bench(
     if not dry_run:
         context.refuse_replay(ctx, "bench")
     remote = bench_targets.Remote(model=remote_model, key_env=key_env, key_file=key_file)
-    found, refused = bench_targets.find(ctx, flags, targets, remote, cached=cached)
+    counting = None if rocprof is None else bench_kernels.new_folder(Path(rocprof))
+    how = bench_targets.How(remote=remote, cached=cached, counting=counting)
+    found, refused = bench_targets.find(ctx, flags, targets, how)
     if dry_run:
         _print_dry_run(found, refused, asked, as_json=as_json)
         return
     for one in refused:
-        output.warn(f"{one.target} cannot be measured here: {one.reason}")
+        output.warn(f"{one.target} cannot be measured here: {one.reason}", one.hint)
     if not found:
         raise _nothing(refused)
     bench_targets.agree(ctx, found, yes=yes, show=not as_json)
@@ -137,10 +149,12 @@ def bench(
         from zluda_stack.bench.picture import draw
 
         draw(run, Path(picture))
-    _tell(run, margin / 100, as_json=as_json)
+    _tell(run, found, margin / 100, as_json=as_json)
 
 
-def _asked(prompts: str | None, clients: str, rounds: int, *, cached: bool) -> Asked:
+def _asked(
+    prompts: str | None, clients: str, rounds: int | None, margin: float, *, cached: bool
+) -> Asked:
     """What is asked of every target. Raises UsageError."""
     from zluda_stack.bench.measure import Asked
     from zluda_stack.bench.prompts import all_prompts
@@ -159,7 +173,9 @@ def _asked(prompts: str | None, clients: str, rounds: int, *, cached: bool) -> A
     return Asked(
         prompts=tuple(known[name] for name in known if name in names),
         clients=tuple(sorted({int(one) for one in counts})),
-        rounds=rounds,
+        rounds=rounds or _ROUNDS,
+        more_rounds=0 if rounds else _MORE_ROUNDS,
+        margin=margin,
         cached=cached,
         order=secrets.randbelow(2**32),
     )
@@ -167,10 +183,12 @@ def _asked(prompts: str | None, clients: str, rounds: int, *, cached: bool) -> A
 
 def _nothing(refused: list[NotMeasured]) -> StackError:
     first = refused[0]
-    hint = "`zluda-stack doctor` looks at the machine; `zluda-stack bench cpu` needs no card."
+    general = "`zluda-stack doctor` looks at the machine; `zluda-stack bench cpu` needs no card."
     if first.target not in (*get_args(Profile), "cpu"):
-        hint = "Look at its address, its key and whether it runs, then measure again."
-    return EngineFailure(f"nothing can be measured here: {first.target}: {first.reason}", hint)
+        general = "Look at its address, its key and whether it runs, then measure again."
+    return EngineFailure(
+        f"nothing can be measured here: {first.target}: {first.reason}", first.hint or general
+    )
 
 
 def _measure(
@@ -219,7 +237,7 @@ def _run(measured: Measured, refused: list[NotMeasured], asked: Asked, machine: 
         prompts={prompt.name: digest([prompt]) for prompt in asked.prompts},
         cached=asked.cached,
         clients=asked.clients,
-        rounds=asked.rounds,
+        rounds=1 + max(wave.round for wave in measured.waves),
         order=asked.order,
         client_cpu=round(measured.client_cpu / measured.seconds_of_waves, 4),
         waves=tuple(measured.waves),
@@ -239,8 +257,8 @@ def _machine(ctx: click.Context) -> Machine:
     return machine(context.facts(ctx, context.configured(ctx, {}).settings))
 
 
-def _tell(run: Run, margin: float, *, as_json: bool) -> None:
-    """Print what was measured, and the first target beside each of the others."""
+def _tell(run: Run, targets: list[Target], margin: float, *, as_json: bool) -> None:
+    """Print what was measured, the first target beside each of the others, and the kernels."""
     from zluda_stack.bench import report
     from zluda_stack.bench.compare import Side, compare
 
@@ -249,7 +267,8 @@ def _tell(run: Run, margin: float, *, as_json: bool) -> None:
         compare(sides[0], other, margin, comparisons=len(sides) - 1) for other in sides[1:]
     ]
     if as_json:
-        output.print_json({"run": run, "comparisons": comparisons})
+        kernels = bench_kernels.counted(targets, run)
+        output.print_json({"run": run, "comparisons": comparisons, "kernels": kernels})
         return
     output.table(report.COLUMNS, report.rows(run))
     output.say()
@@ -258,6 +277,10 @@ def _tell(run: Run, margin: float, *, as_json: bool) -> None:
         output.say(f"note: {note}")
     for comparison in comparisons:
         _tell_comparison(comparison)
+    for target, counted in bench_kernels.counted(targets, run).items():
+        output.say()
+        output.heading(f"the kernels of {target}")
+        bench_kernels.table(counted)
 
 
 def _compare_saved(
@@ -306,19 +329,6 @@ def _side(word: str) -> Side:
     return Side(label=target or path.stem, run=run, target=target or run.names[0])
 
 
-def _tell_kernels(targets: tuple[str, ...], folder: Path, *, as_json: bool) -> None:
-    """Print the kernels that a profile in `folder` has."""
-    from zluda_stack.bench import rocprof
-
-    if targets:
-        raise UsageError("--rocprof measures nothing, so it takes no targets", "Leave one out.")
-    kernels = rocprof.collect(folder)
-    if as_json:
-        output.print_json(kernels)
-    else:
-        output.table(rocprof.COLUMNS, rocprof.rows(kernels))
-
-
 def _tell_comparison(comparison: Comparison) -> None:
     from zluda_stack.bench import report
 
@@ -347,9 +357,11 @@ def _print_dry_run(
             output.say(shlex.join(line))
     for lack in refused:
         output.say(f"{lack.target}: cannot be measured here: {as_typed(lack.reason)}")
+        if lack.hint:
+            output.say(f"  {as_typed(lack.hint)}")
     output.say(
         f"Each target gets {asked.requests()} requests in {asked.rounds} rounds: about "
         f"{prompt_tokens:,} tokens of prompts and {answer_tokens:,} of answers. At {_PROMPT_RATE} "
-        f"and {_ANSWER_RATE} tokens a second that is {minutes:.0f} minutes for each; after the "
-        "first round the bench says how long it takes."
+        f"and {_ANSWER_RATE} tokens a second that is {minutes:.0f} minutes for each; a CPU can be "
+        "ten times as slow. After the first round the bench says how long it takes."
     )

@@ -48,33 +48,41 @@ class Remote:
             ) from error
 
 
+@dataclass(frozen=True)
+class How:
+    """How targets are measured: `counting` is where rocprofv3 counts kernels, None without it."""
+
+    remote: Remote
+    cached: bool
+    counting: Path | None
+
+
 def find(
-    ctx: click.Context,
-    flags: dict[str, object],
-    words: tuple[str, ...],
-    remote: Remote,
-    *,
-    cached: bool,
+    ctx: click.Context, flags: dict[str, object], words: tuple[str, ...], how: How
 ) -> tuple[list[Target], list[NotMeasured]]:
     """The targets that can be measured here, and those that cannot, with the reason.
 
     All profiles serve the model of the first, unless the settings name one. Raises UsageError.
     """
     from zluda_stack.bench.saved import NotMeasured
-    from zluda_stack.bench.wishes import DEFAULT, parse
+    from zluda_stack.bench.wishes import CPU, DEFAULT, parse
 
-    wishes = parse(words or DEFAULT)
-    _require_one_owner_of_key(wishes, remote)
+    on_cards = tuple(word for word in DEFAULT if word != CPU)
+    wishes = parse(words or (DEFAULT if how.counting is None else on_cards))
+    _require_one_owner_of_key(wishes, how.remote)
+    if how.counting is not None:
+        _require_to_be_started(wishes)
     found: list[Target] = []
     refused = []
     first: Plan | None = None
     for wish in wishes:
         try:
-            target = _target(ctx, flags, wish, first, remote, cached=cached)
+            target = _target(ctx, flags, wish, first, how)
         except UsageError:
             raise
         except StackError as error:
-            refused.append(NotMeasured(target=wish.name, reason=error.message))
+            lack = NotMeasured(target=wish.name, reason=error.message, hint=error.hint or "")
+            refused.append(lack)
             continue
         found.append(target)
         first = first or plan_of(target)
@@ -134,23 +142,33 @@ def _require_one_owner_of_key(wishes: tuple[Wish, ...], remote: Remote) -> None:
         )
 
 
-def _target(
-    ctx: click.Context,
-    flags: dict[str, object],
-    wish: Wish,
-    first: Plan | None,
-    remote: Remote,
-    *,
-    cached: bool,
-) -> Target:
-    from zluda_stack.bench.targets import ProfileTarget, RemoteTarget, StackTarget
+def _require_to_be_started(wishes: tuple[Wish, ...]) -> None:
+    """Raises UsageError for a server that runs already, which rocprofv3 counts nothing of."""
+    for wish in wishes:
+        if wish.kind != "profile":
+            raise UsageError(
+                f"--rocprof starts the servers that it counts, and {wish.name} runs already",
+                "Give it profiles: translated, native.",
+            )
 
+
+def _target(
+    ctx: click.Context, flags: dict[str, object], wish: Wish, first: Plan | None, how: How
+) -> Target:
+    from zluda_stack.bench.targets import ProfileTarget, RemoteTarget, RocprofTarget, StackTarget
+
+    remote, cached = how.remote, how.cached
     if wish.kind == "remote":
         return RemoteTarget(wish.name, wish.value, remote.key(), remote.model, cached=cached)
     if wish.kind == "stack":
         return StackTarget(wish.name, wish.value, cached=cached)
     plan = _plan(ctx, flags, wish, first)
-    return ProfileTarget(wish.name, plan, _sha256(plan), cached=cached)
+    if how.counting is None:
+        return ProfileTarget(wish.name, plan, _sha256(plan), cached=cached)
+    from zluda_stack.plan.rocprof import with_rocprof
+
+    folder = how.counting / wish.name
+    return RocprofTarget(wish.name, with_rocprof(plan), _sha256(plan), folder, cached=cached)
 
 
 def _plan(ctx: click.Context, flags: dict[str, object], wish: Wish, first: Plan | None) -> Plan:

@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from docker import DockerClient
 
 
+# How a build context names an image.
+_IMAGE = "docker-image://"
+
+
 class Change:
     """Brings one stack to its plan. What was done is known when it ends early."""
 
@@ -127,9 +131,19 @@ class Change:
 
 
 def served_images(plan: Plan) -> tuple[ImagePlan, ...]:
-    """The images that the services of `plan` are made from, in the plan's order."""
+    """The images that the services of `plan` are made from, and those that these are built on.
+
+    They are in the plan's order, which is that of building.
+    """
     served = {service.build for service in plan.services}
-    return tuple(image for image in plan.images if image.name in served)
+    under = {
+        context.removeprefix(_IMAGE)
+        for image in plan.images
+        if image.name in served
+        for context in image.contexts.values()
+        if context.startswith(_IMAGE)
+    }
+    return tuple(image for image in plan.images if image.name in served or image.tag in under)
 
 
 def _same_run(current: Plan | None, wanted: Plan) -> bool:
