@@ -13,13 +13,18 @@ from msgspec import Struct
 from tests.docker_engine import build, debian_image, standin_contexts
 from tests.images.fake_hip_server import make_fake_hip_server
 from tests.images.fake_server import make_fake_selftest, make_fake_server
-from tests.images.fake_zluda import make_fake_zluda
+from tests.images.fake_zluda import make_fake_zluda, make_library
+from tests.images.stand_in_stack import HERE, with_program
 from tests.unit.planning import card, host, machine, plan_for
 from zluda_stack.render.project import render_project, write_project
 
 VARIANT = "debian"
 TAG = "zluda-stack-test/inference:gfx1100"
 NATIVE_TAG = "zluda-stack-test/native:gfx90a"
+_DEVICE = """
+int cuInit(unsigned flags) { return 0; }
+int cuDeviceGetCount(int *count) { *count = 1; return 0; }
+"""
 
 
 class Parts(Struct, frozen=True, kw_only=True):
@@ -121,3 +126,35 @@ def native_build(
 def native_image(native_build: NativeBuild, tmp_path_factory: pytest.TempPathFactory) -> str:
     """The native image for gfx90a with the fake server in it, which has passed its gates."""
     return native_build(make_fake_hip_server(tmp_path_factory.mktemp("fake-hip-server")))
+
+
+@pytest.fixture(scope="session")
+def native_contexts(
+    native_build: NativeBuild, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, str]:
+    """What a stack of the native profile is built in: a fake server that answers, and rocprofv3."""
+    server = make_fake_hip_server(tmp_path_factory.mktemp("fake-hip-server"))
+    root = native_build(server, target="native-root", tag=f"{NATIVE_TAG}-root")
+    files = {"usr/bin/rocprofv3": HERE / "fake_rocprofv3.py"}
+    made = with_program(root, tmp_path_factory.mktemp("native-program"), files)
+    contexts = standin_contexts(native_build.standin, VARIANT)
+    return contexts | {"llama-hip": str(server), "native-root": f"docker-image://{made}"}
+
+
+@pytest.fixture(scope="session")
+def inference_contexts(
+    inference_build: InferenceBuild,
+    fake_parts: Parts,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> dict[str, str]:
+    """The same for the translated profile, with a fake driver that says there is a device."""
+    folder = tmp_path_factory.mktemp("inference-program")
+    root = inference_build(fake_parts, target="inference-root", tag=f"{TAG}-root")
+    driver = make_library(folder / "libcuda.so.1", _DEVICE)
+    made = with_program(root, folder, {"opt/zluda/libcuda.so": driver})
+    return standin_contexts(inference_build.standin, VARIANT) | {
+        "zluda-path": str(fake_parts.zluda),
+        "llama-cuda": str(fake_parts.server),
+        "selftest-build": str(fake_parts.selftest),
+        "inference-root": f"docker-image://{made}",
+    }

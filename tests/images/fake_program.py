@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A fake of llama.cpp's HIP server for a container with Python: it answers, and computes nothing.
+"""A fake of llama.cpp's server for a container with Python: it answers, and computes nothing.
 
 It says in its log that it has a card, and streams as many pieces as it is asked for. Under the
 fake rocprofv3 it writes what the real one's library would when the server ends in order.
@@ -19,7 +19,8 @@ from typing import Any
 
 _HEAD = '"Name","Calls","TotalDurationNs","AverageNs","Percentage","MinNs","MaxNs","StdDev"\n'
 _DEVICES = "Available devices:\n  ROCm0: a fake"
-_LOG = "  Device 0: a fake, gfx90a:sramecc+:xnack-\nload_tensors: offloaded 31/31 layers to GPU"
+_DEVICE = {"ROCm0": "gfx90a:sramecc+:xnack-", "CUDA0": "compute capability 8.8"}
+_LOG = "  Device 0: a fake, {}\nload_tensors: offloaded 31/31 layers to GPU"
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -40,6 +41,13 @@ class _Handler(BaseHTTPRequestHandler):
             self._json({"prompt": ""})
             return
         type(self).asked += 1
+        if not body.get("stream"):
+            time.sleep(0.2)  # so that requests at once meet
+            message = {"role": "assistant", "content": os.environ["HOSTNAME"]}
+            choice = {"index": 0, "message": message, "finish_reason": "stop"}
+            usage = {"prompt_tokens": 30, "completion_tokens": 1, "total_tokens": 31}
+            self._json({"object": "chat.completion", "choices": [choice], "usage": usage})
+            return
         self.send_response(200)
         self.send_header("Content-Type", "text/event-stream")
         self.send_header("Connection", "close")
@@ -70,7 +78,7 @@ def _serve(port: int) -> None:
     server = ThreadingHTTPServer(("0.0.0.0", port), _Handler)  # noqa: S104 -- in a container
     ending = threading.Thread(target=server.shutdown)
     signal.signal(signal.SIGTERM, lambda *_: ending.start())
-    print(_LOG, flush=True)
+    print(_LOG.format(_DEVICE[os.environ["DEVICE"]]), flush=True)
     server.serve_forever()
 
 
