@@ -6,8 +6,6 @@ outside its owner's hands.
 
 from __future__ import annotations
 
-import hashlib
-import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -129,10 +127,14 @@ def accepted(name: str) -> str:
 
 
 def _new_key() -> str:
+    import secrets  # with OpenSSL behind it, and most commands make no key
+
     return _PREFIX + secrets.token_urlsafe(32)
 
 
 def _digest(key: str) -> bytes:
+    import hashlib
+
     return hashlib.sha256(key.encode()).digest()
 
 

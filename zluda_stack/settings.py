@@ -4,7 +4,8 @@ This module holds the types. Reading them from flags, environment and files is
 `zluda_stack.config`; deciding what they mean is `zluda_stack.plan.resolve`.
 """
 
-from __future__ import annotations
+# Without `from __future__ import annotations`: each annotation would be a text, which msgspec would
+# have to evaluate at each start.
 
 from typing import Annotated, Literal
 

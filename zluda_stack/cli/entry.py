@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import signal
 import sys
+
+# Imports make tens of thousands of objects and no garbage; by default the collector would look
+# through them dozens of times before the program does anything.
+_OBJECTS_BEFORE_COLLECTION = 50_000
 
 
 def main() -> None:
@@ -13,6 +18,7 @@ def main() -> None:
     ends the process: the interpreter would print a traceback.
     """
     signal.signal(signal.SIGINT, signal.SIG_DFL)
+    gc.set_threshold(_OBJECTS_BEFORE_COLLECTION)
     from zluda_stack.cli.main import main as run
 
     signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -57,7 +57,6 @@ def up(
     """
     from zluda_stack.engines import engine_for, require_same_engine
     from zluda_stack.plan.resolve import require_runnable
-    from zluda_stack.tls import require_usable
 
     with _hint_on_interrupt(flags):
         plan = _plan(ctx, flags, dry_run=dry_run)
@@ -66,7 +65,7 @@ def up(
             output.warn(warning.message, warning.hint)
         require_runnable(plan)
         if not context.is_replay(ctx):
-            require_usable(plan.endpoint)
+            _require_certificate(plan)
         engine = engine_for(plan.engine)
         before = None if context.is_replay(ctx) else replacing.replaced(plan, engine)
         if before is not None:
@@ -96,7 +95,6 @@ def restart(
 ) -> None:
     """Stop the stack and start it as it was."""
     from zluda_stack.engines import claims, engine_for, saved_plan
-    from zluda_stack.tls import require_usable
 
     if not dry_run:
         context.refuse_replay(ctx, "restart")
@@ -112,7 +110,7 @@ def restart(
                 output.say(f"# stop {name}")
             _print_dry_run(plan, engine, None, is_up=False, as_json=as_json)
             return
-        require_usable(plan.endpoint)
+        _require_certificate(plan)
         ctx.with_resource(claims.claim(name, plan.endpoint.port))
         with output.progress() as progress:
             engine.down(name, progress)
@@ -237,6 +235,14 @@ def _plan(ctx: click.Context, flags: dict[str, object], *, dry_run: bool) -> Pla
         plan = resolve(ctx, flags)
         ctx.with_resource(claims.claim(plan.name, plan.endpoint.port))
     return plan
+
+
+def _require_certificate(plan: Plan) -> None:
+    """Raises HostProblem when the plan's certificate, if it has one, cannot be used."""
+    if plan.endpoint.tls is not None:
+        from zluda_stack.tls import require_usable
+
+        require_usable(plan.endpoint)
 
 
 def _nothing_to_restart(name: str) -> EngineFailure:

@@ -39,7 +39,6 @@ class Setting(Struct, frozen=True):
     optional: bool
     flag: bool
     amount: bool
-    type: object
 
     def convert(self, value: object, *, lenient: bool) -> object:
         """`value` as the setting's type; raises WrongValue.
@@ -57,7 +56,7 @@ class Setting(Struct, frozen=True):
         if self.kind == "switch" and lenient and isinstance(value, str):
             given = _WORDS.get(value.lower(), value)
         try:
-            return msgspec.convert(given, self.type, strict=not lenient)
+            return msgspec.convert(given, _types()[self.key], strict=not lenient)
         except msgspec.ValidationError as error:
             raise WrongValue(self.expected, in_words(value)) from error
 
@@ -66,8 +65,13 @@ class Setting(Struct, frozen=True):
 def known_settings() -> Mapping[str, Setting]:
     """Every setting by its key, in the order of `Settings`."""
     described = cast(inspect.StructType, inspect.type_info(Settings))
-    types = {field.name: field.type for field in msgspec.structs.fields(Settings)}
-    return {field.name: _setting(field, types[field.name]) for field in described.fields}
+    return {field.name: _setting(field) for field in described.fields}
+
+
+@cache
+def _types() -> Mapping[str, object]:
+    """The type of every setting, by its key; most runs are given no setting."""
+    return {field.name: field.type for field in msgspec.structs.fields(Settings)}
 
 
 def in_words(value: object) -> str:
@@ -85,7 +89,7 @@ def in_words(value: object) -> str:
     return f"a {type(value).__name__}"
 
 
-def _setting(field: inspect.Field, annotation: object) -> Setting:
+def _setting(field: inspect.Field) -> Setting:
     inner, help_text, extra = field.type, "", {}
     if isinstance(inner, inspect.Metadata):
         extra = inner.extra or {}
@@ -105,7 +109,6 @@ def _setting(field: inspect.Field, annotation: object) -> Setting:
         optional=optional,
         flag=extra.get("flag", True),
         amount=amount,
-        type=annotation,
     )
 
 

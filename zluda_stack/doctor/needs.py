@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from zluda_stack.doctor.subject import StageNeed
 from zluda_stack.plan.types import ImagePlan
-from zluda_stack.render.images import read_parts
 
 
 def build_needs(image: ImagePlan) -> frozenset[StageNeed]:
@@ -12,6 +11,8 @@ def build_needs(image: ImagePlan) -> frozenset[StageNeed]:
 
     Raises StackError when its description is missing or malformed.
     """
+    from zluda_stack.render.images import read_parts  # only a plan with images needs YAML
+
     return frozenset(
         StageNeed(
             part=part.name,

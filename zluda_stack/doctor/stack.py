@@ -5,9 +5,6 @@ An edge: it asks the engine and the network. Nothing that cannot be told raises;
 
 from __future__ import annotations
 
-import http.client
-from http import HTTPStatus
-
 from zluda_stack import paths
 from zluda_stack.engines import engine_of, saved_plan
 from zluda_stack.engines.base import StackStatus, State
@@ -15,7 +12,6 @@ from zluda_stack.errors import StackError
 from zluda_stack.host.facts import HostFacts, StackFacts
 from zluda_stack.models.store import Store
 from zluda_stack.plan.types import EndpointPlan, ModelPlan, Plan
-from zluda_stack.tls import LocalConnection
 
 _SECONDS = 2.0
 
@@ -38,6 +34,10 @@ def read_stack(plan: Plan, facts: HostFacts) -> StackFacts:
 
 def ask(endpoint: EndpointPlan) -> str | None:
     """None when `endpoint` says that it is healthy, within a bound; else why not."""
+    import http.client  # these take longer than all checks, and often there is nobody to ask
+
+    from zluda_stack.tls import LocalConnection
+
     connection = LocalConnection(endpoint, _SECONDS)
     try:
         connection.request("GET", "/health")
@@ -46,7 +46,7 @@ def ask(endpoint: EndpointPlan) -> str | None:
         return str(error) or type(error).__name__
     finally:
         connection.close()
-    return None if status == HTTPStatus.OK else f"HTTP status {status}"
+    return None if status == http.HTTPStatus.OK else f"HTTP status {status}"
 
 
 def _status(name: str) -> StackStatus | None:

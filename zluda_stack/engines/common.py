@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import http.client
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +12,6 @@ from zluda_stack.errors import EngineFailure, HostProblem, Interrupted
 from zluda_stack.plan.types import EndpointPlan
 from zluda_stack.program import command
 from zluda_stack.progress import Progress
-from zluda_stack.tls import LocalConnection
 
 PROGRESS_SECONDS = 5
 TAIL_LINES = 15
@@ -72,6 +70,10 @@ def stop_interrupted(name: str) -> Interrupted:
 
 def answers(endpoint: EndpointPlan) -> bool:
     """True when `endpoint` says just now that it is healthy."""
+    import http.client  # with TLS a tenth of what `status` takes, which often has nobody to ask
+
+    from zluda_stack.tls import LocalConnection
+
     connection = LocalConnection(endpoint, _HEALTH_SECONDS)
     try:
         connection.request("GET", "/health")

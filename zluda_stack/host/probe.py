@@ -6,10 +6,11 @@ import importlib.util
 import os
 import platform
 import stat
-from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
+import threading
+from collections.abc import Callable, Mapping
 from importlib.machinery import ModuleSpec
 from pathlib import Path
+from typing import Generic, TypeVar
 
 from zluda_stack import paths
 from zluda_stack.host import driver, network, pci, reading, system
@@ -32,6 +33,7 @@ GPU_VARIABLES = (
     "GPU_DEVICE_ORDINAL",
 )
 _EMBEDDED_MODULES = ("xllamacpp", "uvicorn", "httptools", "prometheus_client")
+_T = TypeVar("_T")
 
 
 def probe(model_path: Path | None, environ: Mapping[str, str], root: Path = Path("/")) -> HostFacts:
@@ -41,48 +43,61 @@ def probe(model_path: Path | None, environ: Mapping[str, str], root: Path = Path
     for tests. Nothing that is missing, unreadable or damaged raises, it is absent from the
     facts; only this user's own folder of stacks must be readable, or OSError is raised.
     """
-    with ThreadPoolExecutor(max_workers=2) as pool:
-        docker = pool.submit(read_docker, environ, root)
-        podman = pool.submit(read_podman, environ)
-        machine = platform.uname()
-        running, claimed = _running_stacks(), _claimed()
-        names = Names(root)
-        topology = read_topology(root, names)
-        dxg = device_node(root, "/dev/dxg")
-        return HostFacts(
-            system=machine.system,
-            machine=machine.machine,
-            kernel=machine.release,
-            cpu_count=os.cpu_count() or 1,
-            memory_bytes=system.memory(root, "MemTotal"),
-            memory_available_bytes=system.memory(root, "MemAvailable"),
-            models_free_bytes=reading.free_bytes(paths.model_store()),
-            models_ready=_models_ready(),
-            distribution=system.distribution(root),
-            container=system.container(root, environ),
-            wsl=dxg is not None or "microsoft" in machine.release.lower(),
-            dxg=dxg,
-            kfd=device_node(root, "/dev/kfd"),
-            dri_exists=reading.kind(root / "dev/dri") == stat.S_IFDIR,
-            render_nodes=render_nodes(root),
-            gpus=topology.gpus,
-            hidden_nodes=topology.hidden,
-            pci_displays=pci.displays(root, names),
-            driver=driver.read_driver(root),
-            kernel_options=driver.kernel_options(root),
-            rocm_version=driver.rocm_version(root),
-            user=read_user(root),
-            security=read_security(root),
-            cdi=read_cdi(root),
-            network=network.read_network(environ),
-            embedded=_embedded(),
-            environment={key: environ[key] for key in GPU_VARIABLES if key in environ},
-            listening_ports=_in_use(network.listening_ports(root), claimed),
-            running=running + tuple(one for one in claimed if one not in running),
-            local_model=None if model_path is None else _local_model(model_path),
-            docker=docker.result(),
-            podman=podman.result(),
-        )
+    docker = _Aside(lambda: read_docker(environ, root))
+    podman = _Aside(lambda: read_podman(environ))
+    machine = platform.uname()
+    running, claimed = _running_stacks(), _claimed()
+    names = Names(root)
+    topology = read_topology(root, names)
+    dxg = device_node(root, "/dev/dxg")
+    return HostFacts(
+        system=machine.system,
+        machine=machine.machine,
+        kernel=machine.release,
+        cpu_count=os.cpu_count() or 1,
+        memory_bytes=system.memory(root, "MemTotal"),
+        memory_available_bytes=system.memory(root, "MemAvailable"),
+        models_free_bytes=reading.free_bytes(paths.model_store()),
+        models_ready=_models_ready(),
+        distribution=system.distribution(root),
+        container=system.container(root, environ),
+        wsl=dxg is not None or "microsoft" in machine.release.lower(),
+        dxg=dxg,
+        kfd=device_node(root, "/dev/kfd"),
+        dri_exists=reading.kind(root / "dev/dri") == stat.S_IFDIR,
+        render_nodes=render_nodes(root),
+        gpus=topology.gpus,
+        hidden_nodes=topology.hidden,
+        pci_displays=pci.displays(root, names),
+        driver=driver.read_driver(root),
+        kernel_options=driver.kernel_options(root),
+        rocm_version=driver.rocm_version(root),
+        user=read_user(root),
+        security=read_security(root),
+        cdi=read_cdi(root),
+        network=network.read_network(environ),
+        embedded=_embedded(),
+        environment={key: environ[key] for key in GPU_VARIABLES if key in environ},
+        listening_ports=_in_use(network.listening_ports(root), claimed),
+        running=running + tuple(one for one in claimed if one not in running),
+        local_model=None if model_path is None else _local_model(model_path),
+        docker=docker.result(),
+        podman=podman.result(),
+    )
+
+
+class _Aside(Generic[_T]):
+    """A question that is asked while others are; `concurrent.futures` would import `logging`."""
+
+    def __init__(self, ask: Callable[[], _T]) -> None:
+        self._found: list[_T] = []
+        self._thread = threading.Thread(target=lambda: self._found.append(ask()))
+        self._thread.start()
+
+    def result(self) -> _T:
+        """The answer, once it is there. `ask` never raises."""
+        self._thread.join()
+        return self._found[0]
 
 
 def _embedded() -> EmbeddedFacts:
