@@ -158,3 +158,19 @@ def inference_contexts(
         "selftest-build": str(fake_parts.selftest),
         "inference-root": f"docker-image://{made}",
     }
+
+
+@pytest.fixture(scope="session")
+def webui_contexts(
+    native_contexts: dict[str, str], tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, str]:
+    """The same for the webui profile: in the place of its program the fake server, with a page."""
+    folder = tmp_path_factory.mktemp("webui-program")
+    start = folder / "start"
+    start.write_text('#!/bin/sh\nexec /opt/llama/llama-server --port "$PORT"\n')
+    passed = folder / "passed"
+    passed.write_text("{}\n")
+    root = native_contexts["native-root"].removeprefix("docker-image://")
+    files = {"usr/local/bin/serve": start, "gates/fake": passed}
+    made = f"docker-image://{with_program(root, folder / 'context', files)}"
+    return native_contexts | {"webui-root": made, "webui-gates": made}

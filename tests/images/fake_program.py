@@ -74,6 +74,21 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
 
+class _Page(BaseHTTPRequestHandler):
+    """The web page of the webui profile; it says which of its settings it was given."""
+
+    def do_GET(self) -> None:
+        login = Path("/run/secrets/webui_login")
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(f"a page for {login.read_text() if login.exists() else 'all'}".encode())
+
+
+def _show_page(port: int) -> None:
+    server = ThreadingHTTPServer(("0.0.0.0", port), _Page)  # noqa: S104 -- in a container
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+
+
 def _serve(port: int) -> None:
     server = ThreadingHTTPServer(("0.0.0.0", port), _Handler)  # noqa: S104 -- in a container
     ending = threading.Thread(target=server.shutdown)
@@ -93,6 +108,8 @@ if __name__ == "__main__":
     if sys.argv[1:] == ["--list-devices"]:
         print(_DEVICES)
         sys.exit()
+    if "PAGE_PORT" in os.environ:
+        _show_page(int(os.environ["PAGE_PORT"]))
     _serve(int(sys.argv[sys.argv.index("--port") + 1]))
     if "FAKE_ROCPROF" in os.environ:
         _write_counted(Path(os.environ["FAKE_ROCPROF"]))

@@ -25,7 +25,7 @@ from zluda_stack.plan.types import ImagePlan, Plan
 
 HERE = Path(__file__).parent
 GID = 148
-TARGETS = {"translated": "gfx1100", "native": "gfx90a"}
+TARGETS = {"translated": "gfx1100", "native": "gfx90a", "webui": "gfx1100"}
 _CONTAINERFILE = """\
 FROM {tag} AS made
 RUN apt-get update && apt-get install --yes --no-install-recommends python3
@@ -36,6 +36,7 @@ COPY files /
 def with_program(tag: str, scratch: Path, files: Mapping[str, Path]) -> str:
     """The image `tag` with Python, the fake server that answers, and `files` by their paths."""
     every = {"opt/llama/llama-server": HERE / "fake_program.py", **files}
+    scratch.mkdir(exist_ok=True)
     for name, source in every.items():
         target = scratch / "files" / name
         target.parent.mkdir(parents=True, exist_ok=True)

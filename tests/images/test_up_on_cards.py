@@ -19,6 +19,7 @@ from tests.images.stand_in_stack import plan_on_cards
 from tests.unit.command_line import run
 from zluda_stack import keys
 from zluda_stack.cli import plan as cli_plan
+from zluda_stack.cli import stack
 from zluda_stack.engines.docker.compose import project_name
 from zluda_stack.engines.docker.engine import DockerEngine
 from zluda_stack.errors import ExitCode
@@ -37,9 +38,15 @@ def plan(
     of = {"translated": "inference_contexts", "native": "native_contexts"}[request.param]
     contexts: dict[str, str] = request.getfixturevalue(of)
     made = plan_on_cards(request.param, contexts, tmp_path, cards=2)
-    monkeypatch.setattr(cli_plan, "resolve", lambda *_: made)
+    planned_here(made, monkeypatch)
     yield made
     DockerEngine().down(made.name, Silent(), volumes=True)
+
+
+def planned_here(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let `up` plan it on this machine, which need not have what the real images take."""
+    monkeypatch.setattr(cli_plan, "resolve", lambda *_: plan)
+    monkeypatch.setattr(stack, "agree_to_build", lambda *_, **__: None)
 
 
 def test_a_stack_on_two_cards_comes_up_answers_is_told_and_goes_down(plan: Plan) -> None:
@@ -73,6 +80,26 @@ def test_a_stack_on_two_cards_comes_up_answers_is_told_and_goes_down(plan: Plan)
     assert run("down", *name).code == ExitCode.OK
     label = f"label=com.docker.compose.project={project_name(plan.name)}"
     assert docker("ps", "--all", "--quiet", "--filter", label) == ""
+
+
+def test_a_stack_with_a_page_is_up_when_the_page_opens_to_who_may(
+    webui_contexts: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own_xdg_folders(monkeypatch, tmp_path)
+    login = tmp_path / "login"
+    login.write_text("me:sesame\n")
+    made = plan_on_cards("webui", webui_contexts, tmp_path, webui_login=str(login))
+    planned_here(made, monkeypatch)
+    try:
+        told = run("up", "--yes", "--no-selftest")
+        assert told.code == ExitCode.OK, told.err + told.out
+        assert made.page is not None
+        assert made.page.url in told.out
+        assert httpx.get(made.page.url).text == "a page for me:sesame\n"
+        assert ask(made, "?")
+        assert "sesame" not in docker("inspect", f"{project_name(made.name)}-inference-1")
+    finally:
+        DockerEngine().down(made.name, Silent(), volumes=True)
 
 
 def ask(plan: Plan, question: str) -> str:
