@@ -20,7 +20,8 @@ def rows_of(section: str) -> Rows:
     return {cells[0].rstrip("*+"): cells[3:] for cells in stripped}
 
 
-_, TRANSLATED, NATIVE = PAGE.split("## `--profile")
+WHOLE, EXPERTS = PAGE.split("## Experts in the machine's memory")
+_, TRANSLATED, NATIVE = WHOLE.split("## `--profile")
 TABLES = {"translated": rows_of(TRANSLATED), "native": rows_of(NATIVE)}
 COLUMNS = {"translated": MEMORIES, "native": NATIVE_MEMORIES}
 BOTH = pytest.mark.parametrize("profile", TABLES)
@@ -64,6 +65,25 @@ def test_a_model_with_flash_kernels_has_more_room_natively_and_no_model_less() -
             pairs = zip(map(tokens, translated), map(tokens, shared), strict=True)
             assert all(before <= after for before, after in pairs), name
     assert tokens(TABLES["native"]["qwen3-4b"][2]) > tokens(TABLES["translated"]["qwen3-4b"][2])
+
+
+def test_a_larger_card_never_leaves_more_experts_out() -> None:
+    lines = [line.strip("|").split("|") for line in EXPERTS.splitlines() if line.startswith("| ")]
+    rows = {name.strip(): [cell.strip() for cell in cells] for name, *cells in lines}
+    assert rows.pop("model") == ["layers", *map(str, MEMORIES)]
+    del rows["---"]
+    assert rows.keys() <= load().models.keys()
+    for name, (layers, *cells) in rows.items():
+        outside = [int(layers) + 1 if cell == "-" else int(cell) for cell in cells]
+        assert outside == sorted(outside, reverse=True), name
+
+
+def test_a_cell_of_experts_is_what_models_fit_says_of_that_card() -> None:
+    name = "qwen3-coder-30b-a3b"
+    asked = ("models", "fit", name, "--vram", "12G", "--ctx", "24576", "--json")
+    (card,) = run(*asked).json["cards"]
+    (row,) = [line.split("|") for line in EXPERTS.splitlines() if line.startswith(f"| {name} ")]
+    assert int(row[3 + MEMORIES.index(12)]) == card["experts_outside"]["layers"]
 
 
 @BOTH

@@ -114,6 +114,11 @@ def test_a_file_of_the_users_comes_first(store: Path) -> None:
             "--device CUDA0,CUDA1 --n-gpu-layers 999 --metrics --ctx-size 8192 "
             "--split-mode layer --tensor-split 21,20",
         ),
+        (
+            {"BATCH": "256", "CPU_MOE": "3"},
+            r"--override-tensor blk\.(0|1|2)\.ffn_(up|down|gate|gate_up)_(ch|)exps=CPU --ubatch",
+        ),
+        ({"BATCH": "256", "CPU_MOE": ""}, "--ctx-size 8192 --ubatch-size 256"),
         ({"BATCH": "256", "MODEL": "coder"}, "--alias coder --device CUDA0"),
         (
             {"BATCH": "256", "MODEL": "coder", "ALSO_CALLED": "default"},
@@ -124,15 +129,33 @@ def test_a_file_of_the_users_comes_first(store: Path) -> None:
 def test_the_server_on_a_card_gets_the_batch_and_the_layers_of_the_plan(
     tmp_path: Path, fitted: dict[str, str], expected: str
 ) -> None:
-    for name, text in (("find-model", "echo /m.gguf"), ("fake-server", 'echo "$*"')):
-        (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
-        (tmp_path / name).chmod(0o755)
+    told = served(tmp_path, 'echo "$*"', **fitted)
+    assert expected in told
+    assert "--ctx-size 8192" in told
+    assert told.strip().endswith("--ubatch-size 256")
+
+
+@pytest.mark.parametrize(
+    ("fitted", "disabled"), [({}, "no"), ({"CPU_MOE": "3"}, "1"), ({"GPU_LAYERS": "14"}, "1")]
+)
+def test_a_model_that_is_partly_on_the_card_is_computed_without_cuda_graphs(
+    tmp_path: Path, fitted: dict[str, str], disabled: str
+) -> None:
+    told = served(tmp_path, 'echo "${GGML_CUDA_DISABLE_GRAPHS:-no}"', **fitted)
+    assert told.strip() == disabled
+
+
+def served(folder: Path, fake_server: str, **fitted: str) -> str:
+    """What the fake server prints when it is started on a card."""
+    for name, text in (("find-model", "echo /m.gguf"), ("fake-server", fake_server)):
+        (folder / name).write_text(f"#!/bin/sh\n{text}\n")
+        (folder / name).chmod(0o755)
     serve = (paths.images() / "_scripts/serve-on-card").read_text()
-    (tmp_path / "serve").write_text(serve.replace("/opt/llama/llama-server", "fake-server"))
-    told = subprocess.run(
-        ["bash", str(tmp_path / "serve")],
+    (folder / "serve").write_text(serve.replace("/opt/llama/llama-server", "fake-server"))
+    return subprocess.run(
+        ["bash", str(folder / "serve")],
         env={
-            "PATH": f"{tmp_path}:{os.environ['PATH']}",
+            "PATH": f"{folder}:{os.environ['PATH']}",
             "PORT": "1",
             "CONTEXT": "8192",
             "DEVICE": "CUDA0",
@@ -143,9 +166,6 @@ def test_the_server_on_a_card_gets_the_batch_and_the_layers_of_the_plan(
         check=True,
         timeout=30,
     ).stdout
-    assert expected in told
-    assert "--ctx-size 8192" in told
-    assert told.strip().endswith("--ubatch-size 256")
 
 
 def test_a_server_whose_kernels_are_counted_is_started_by_rocprofv3(tmp_path: Path) -> None:

@@ -58,6 +58,23 @@ def test_a_model_that_does_not_fit_says_how_many_layers_do(gemma: str) -> None:
     assert 0 < card["gpu_layers"] < 48
 
 
+def test_a_model_with_experts_says_of_how_many_layers_they_must_stay_outside() -> None:
+    asked = ("models", "fit", "qwen3-coder-30b-a3b", "--ctx", "24k", "--vram")
+    (card,) = run(*asked, "12G", "--json").json["cards"]
+    outside = card["experts_outside"]
+    assert card["fits"] is False
+    assert (outside["batch"], 0 < outside["layers"] < 48) == (512, True)
+    assert outside["total"] <= 12 * GIB < outside["total"] + outside["host"]
+    assert f"with the experts of {outside['layers']} of 48 layers in the" in run(*asked, "12G").out
+    (roomy,) = run(*asked, "24G", "--json").json["cards"]
+    assert (roomy["fits"], roomy["experts_outside"]) == (True, None)
+
+
+def test_a_model_without_experts_leaves_none_out(gemma: str) -> None:
+    (card,) = run("models", "fit", gemma, "--vram", "6G", "--ctx", "8k", "--json").json["cards"]
+    assert card["experts_outside"] is None
+
+
 def test_a_machine_without_a_card_is_told_to_name_one(gemma: str) -> None:
     done = run("--host-facts", str(NO_GPU), "models", "fit", gemma)
     assert done.code == ExitCode.HOST

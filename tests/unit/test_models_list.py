@@ -120,6 +120,21 @@ def test_explain_names_sources_room_and_clients() -> None:
     assert "Claude Code" in out
 
 
+def test_models_that_fit_without_some_of_their_experts_are_named() -> None:
+    (card,) = run("models", "list", "--fits", "--vram", "12G", "--json").json
+    found = {model["name"]: model["experts_outside"] for model in card["models"]}
+    assert 0 < found["qwen3-coder-30b-a3b"]["layers"] < 48
+    assert found["qwen3-4b"] is None
+    _, named = run("models", "list", "--fits", "--vram", "12G").out.split(
+        "With some of their experts"
+    )
+    assert "qwen3-coder-30b-a3b" in named
+    assert "qwen3-4b" not in named
+    told = run("models", "explain", "qwen3-coder-30b-a3b", "--vram", "12G").out
+    layers = found["qwen3-coder-30b-a3b"]["layers"]
+    assert f"fits with the experts of {layers} layers left in the machine's memory" in told
+
+
 def test_a_model_without_tools_is_of_no_use_to_a_client_that_needs_them() -> None:
     told = run("models", "explain", "qwen2.5-coder-7b", "--vram", "24G", "--json").json
     uses = {f"{use['client']}/{use['mode']}": use for use in told["use"]["uses"]}

@@ -110,7 +110,10 @@ def total(plan: Plan) -> int:
     shape = architecture_of(catalogued) if catalogued else None
     assert shape is not None
     asked = Serving(
-        context=plan.model.context, batch=plan.model.batch, gpu_layers=plan.model.gpu_layers
+        context=plan.model.context,
+        batch=plan.model.batch,
+        gpu_layers=plan.model.gpu_layers,
+        cpu_moe=plan.model.cpu_moe,
     )
     return needs(shape, asked).total
 
@@ -393,6 +396,56 @@ def test_layers_that_do_not_fit_are_left_to_the_cpu_and_that_is_told() -> None:
     assert "--model small" in told.hint
     assert plan.host_environment["ZLUDA_STACK_GPU_LAYERS"] == str(layers)
     assert plan.host_environment["ZLUDA_STACK_BATCH"] == str(plan.model.batch)
+
+
+def test_the_experts_of_as_few_layers_as_will_do_are_left_out_before_whole_layers() -> None:
+    plan = plan_on(card("gfx1101", gib=12), catalog=real(), model="qwen3-coder-30b-a3b")
+    model = plan.model
+    assert (model.gpu_layers, model.batch) == (None, 512)
+    assert 0 < model.cpu_moe < 48
+    assert model.context >= FULL
+    assert total(plan) <= 12 * GIB
+    shape = architecture_of(real().models[model.name])
+    assert shape is not None
+    fewer = Serving(context=FULL, cpu_moe=model.cpu_moe - 1)
+    assert needs(shape, fewer).total > 12 * GIB - GIB // 2
+    assert f"those of {model.cpu_moe} of 48 layers" in told(plan, "partly-on-card")
+    assert plan.host_environment["ZLUDA_STACK_CPU_MOE"] == str(model.cpu_moe)
+    assert "ZLUDA_STACK_GPU_LAYERS" not in plan.host_environment
+    server = next(one for one in plan.services if one.name == "inference")
+    assert server.environment["CPU_MOE"] == "${ZLUDA_STACK_CPU_MOE:-}"
+
+
+def test_a_model_whose_experts_do_not_fit_is_served_when_named_and_never_chosen() -> None:
+    only = catalogue(real().models["qwen3-coder-30b-a3b"])
+    small = card("gfx1102", gib=8)
+    assert plan_on(small, catalog=only).model.name == real().defaults.model
+    assert plan_on(small, catalog=only, model="qwen3-coder-30b-a3b").model.cpu_moe
+
+
+def test_a_context_for_which_experts_are_left_out_is_served_and_the_one_for_all_is_told() -> None:
+    roomy = card("gfx1100", gib=24)
+    wish: dict[str, Any] = {"catalog": real(), "model": "qwen3-coder-30b-a3b"}
+    plan = plan_on(roomy, context=131072, **wish)
+    assert plan.model.cpu_moe
+    (notice,) = [one for one in plan.warnings if one.code == "partly-on-card"]
+    shorter = re.fullmatch(r"With --context (\d+) all of it fits\.", notice.hint)
+    assert shorter is not None
+    assert plan_on(roomy, context=int(shorter[1]), **wish).model.cpu_moe == 0
+
+
+def test_where_not_even_the_rest_fits_whole_layers_are_left_out() -> None:
+    plan = plan_on(card("gfx1102", gib=2), catalog=real(), model="qwen3-coder-30b-a3b")
+    assert plan.model.cpu_moe == 0
+    assert plan.model.gpu_layers
+
+
+def test_experts_need_room_in_the_machine_too() -> None:
+    tight = {"memory_bytes": 4 * GIB}
+    error = refused(
+        card("gfx1101", gib=12), catalog=real(), model="qwen3-coder-30b-a3b", facts=tight
+    )
+    assert "do not hold the rest" in error.message
 
 
 def test_a_model_that_fits_neither_card_nor_machine_is_refused_and_one_that_does_is_named() -> None:

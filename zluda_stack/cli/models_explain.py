@@ -71,11 +71,23 @@ def _print(model: Model, found: Explained) -> None:
     if found.cards:
         columns = ("card", "free", "takes at least", "longest context")
         output.table(columns, [_card_row(card) for card in found.cards])
+        for card in found.cards:
+            _print_outside(card)
     else:
         output.say("This machine has no card whose memory is known; --vram 24G describes one.")
     output.say()
     rows = [(use.title, str(use.context_floor), use.why or "yes") for use in found.uses]
     output.table(("client", "needs", "can use it"), rows)
+
+
+def _print_outside(card: OnCard) -> None:
+    """What it takes to serve a model with experts on a card that does not hold all of it."""
+    outside = card.experts_outside
+    if outside is not None:
+        output.say(
+            f"{card.card}: a coding client's prompt fits with the experts of {outside.layers} "
+            f"layers left in the machine's memory ({gibibytes(outside.host)})."
+        )
 
 
 def _card_row(card: OnCard) -> tuple[str, ...]:

@@ -149,6 +149,8 @@ def _print(report: FitReport) -> None:
     output.say()
     columns = ("card", "memory", "free", "fits", "batch", "longest context", "layers")
     output.table(columns, [_cells(report, card) for card in report.cards])
+    for card in report.cards:
+        _print_outside(report, card)
     if not report.compared:
         output.note(
             f"The compute buffer of {report.architecture} models was never compared with "
@@ -166,6 +168,18 @@ def _cells(report: FitReport, card: CardFit) -> tuple[str, ...]:
         "none" if card.batch is None else str(card.batch),
         "none" if card.largest_context is None else str(card.largest_context),
         f"{layers} of {report.layers}",
+    )
+
+
+def _print_outside(report: FitReport, card: CardFit) -> None:
+    """How a model with experts is served on a card that does not hold all of it."""
+    outside = card.experts_outside
+    if outside is None:
+        return
+    output.say(
+        f"{card.card}: it fits with the experts of {outside.layers} of {report.layers} layers in "
+        f"the machine's memory, which holds {_gib(outside.host)} then, and the card "
+        f"{_gib(outside.total)} with batches of {outside.batch}."
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from typing import TYPE_CHECKING
 
 import click
@@ -127,6 +128,12 @@ def _print_card(found: ModelsOnCard, because: str) -> None:
     )
     columns = ("model", "params", "takes", "longest", "tools", "fits")
     output.table(columns, [_fit_row(line) for line in found.models])
+    outside = [line.name for line in found.models if line.experts_outside is not None]
+    if outside:
+        output.say()
+        output.say(f"With some of their experts in the machine's memory (`{program()} models fit`")
+        output.say("NAME tells how many) these can be served too, and slower:")
+        output.say(textwrap.fill(", ".join(outside), break_on_hyphens=False))
 
 
 def _fit_row(line: ModelOnCard) -> tuple[str, ...]:

@@ -19,6 +19,12 @@ from msgspec import Struct, structs
 from zluda_stack.models.architecture import Architecture, Layer, block_of
 from zluda_stack.models.gguf_reader import Tensor
 from zluda_stack.models.gguf_types import TENSOR_TYPES
+from zluda_stack.models.on_host import (
+    first_on_card,
+    has_experts_to_leave,
+    largest_visitor,
+    weights,
+)
 
 KvType = Literal["f32", "f16", "bf16", "q8_0", "q5_1", "q5_0", "iq4_nl", "q4_1", "q4_0"]
 KV_TYPES: tuple[KvType, ...] = get_args(KvType)
@@ -43,7 +49,7 @@ _TYPES = {kind.name.lower(): (kind.block, kind.size) for kind in TENSOR_TYPES.va
 # FlashAttention the scores of a whole batch are in memory at once, and grow with the context.
 BATCHES = (512, 256, 128)
 CELLS = 256  # llama-context.cpp and llama-kv-cache-iswa.cpp pad the context to it
-_COPIES_FROM = 512
+_VISITS = 3
 _FLOAT = 4
 _HALF = 2
 # The legacy pool of ggml-cuda.cu takes 5 % more than it is asked for.
@@ -58,8 +64,10 @@ class Serving(Struct, frozen=True, kw_only=True):
     """How llama.cpp's server is started.
 
     `context` is in tokens and shared by the `slots`; `batch` is its n_ubatch; `gpu_layers` its
-    n_gpu_layers, None for all. The defaults are those of the server as the images start it: four
-    slots, and a CUDA backend without FlashAttention kernels, where only keys can be quantised.
+    n_gpu_layers, None for all; `cpu_moe` its n_cpu_moe: the experts of so many layers, from the
+    first on, are in the machine's memory. The defaults are those of the server as the images start
+    it: four slots, and a CUDA backend without FlashAttention kernels, where only keys can be
+    quantised.
     """
 
     context: int
@@ -68,6 +76,7 @@ class Serving(Struct, frozen=True, kw_only=True):
     batch: int = 512
     attention: Attention = "plain"
     gpu_layers: int | None = None
+    cpu_moe: int = 0
 
 
 class Needs(Struct, frozen=True, kw_only=True):
@@ -95,14 +104,14 @@ class Needs(Struct, frozen=True, kw_only=True):
 
 def needs(model: Architecture, serving: Serving) -> Needs:
     """What serving `model` takes on one card, in bytes."""
-    first = _first_on_card(model, serving)
-    weights, host = _weights(model, first)
+    first = first_on_card(model, serving.gpu_layers)
+    card, host = weights(model, first, serving.cpu_moe)
     on_card = model.layers[first:]
     return Needs(
-        weights=weights,
+        weights=card,
         cache=_caches(model, on_card, serving),
         states=sum(layer.recurrent for layer in on_card) * _FLOAT * serving.slots,
-        compute=_compute(model, serving) + _copied_weights(model, first),
+        compute=_compute(model, serving),
         scratch=_scratch(model, serving),
         runtime=RUNTIME,
         host=host + _caches(model, model.layers[:first], serving),
@@ -138,30 +147,22 @@ def most_layers(model: Architecture, serving: Serving, memory: int) -> int | Non
     return None
 
 
-def _first_on_card(model: Architecture, serving: Serving) -> int:
-    """The first layer on the card; the output counts as one after the last (llama-model.cpp)."""
-    count = len(model.layers)
-    wish = count + 1 if serving.gpu_layers is None else serving.gpu_layers
-    return min(count, max(0, count + 1 - wish))
+def fewest_experts_outside(model: Architecture, serving: Serving, memory: int) -> int | None:
+    """The smallest n_cpu_moe above 0 that fits `memory` bytes, None when not even all layers' do.
 
-
-def _weights(model: Architecture, first: int) -> tuple[int, int]:
-    """Bytes on the card and on the host.
-
-    The token embedding stays on the host. A model without an output tensor uses it as one, and
-    has it on the card a second time (gemma3.cpp, TENSOR_DUPLICATED).
+    None too for a model without experts. Of more layers on the host the card never holds more.
     """
-    tied = all(tensor.name != "output.weight" for tensor in model.tensors)
-    card = host = 0
-    for tensor in model.tensors:
-        size = tensor.bytes or 0
-        block = block_of(tensor)
-        embedding = tensor.name.startswith("token_embd")
-        if embedding or (block is not None and block < first):
-            host += size
-        if (not embedding or tied) and (block is None or block >= first):
-            card += size
-    return card, host
+
+    def fits(count: int) -> bool:
+        return needs(model, structs.replace(serving, cpu_moe=count)).total <= memory
+
+    low, high = 0, len(model.layers)
+    if not has_experts_to_leave(model) or not fits(high):
+        return None
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if fits(middle) else (middle, high)
+    return high
 
 
 def _row(kind: str, elements: int) -> int:
@@ -207,7 +208,8 @@ def _compute(model: Architecture, serving: Serving) -> int:
     """An upper bound of llama.cpp's compute buffer on the card.
 
     Of a batch, either the attention scores of one layer are the most that is alive at once, or
-    its feed-forward. Beside them are the masks and a few results as wide as the model.
+    its feed-forward; with them what visits the card of a layer that is not there. Beside them are
+    the masks and a few results as wide as the model.
     """
     token = min(serving.batch, serving.context) * _FLOAT
     wide = model.embedding * token
@@ -216,7 +218,11 @@ def _compute(model: Architecture, serving: Serving) -> int:
     normed = 2 * wide if model.normed_after else 0
     outputs = model.vocabulary * serving.slots * _FLOAT
     beside = _masks(model, serving) + keys + values + normed + outputs
-    return beside + max(_attention(model, serving, token), 5 * wide + _feed_forward(model, token))
+    first = first_on_card(model, serving.gpu_layers)
+    visitor = largest_visitor(model, first, serving.cpu_moe)
+    feed_forward = 5 * wide + _feed_forward(model, token) + visitor
+    visits = _visiting_cache(model, serving, first)
+    return beside + visits + max(_attention(model, serving, token), feed_forward)
 
 
 def _masks(model: Architecture, serving: Serving) -> int:
@@ -229,30 +235,36 @@ def _masks(model: Architecture, serving: Serving) -> int:
 def _attention(model: Architecture, serving: Serving, token: int) -> int:
     wide = model.embedding * token
     query = _most(layer.query for layer in model.layers) * token
-    alive = 3 * query + 2 * wide if model.latent else 6 * max(query, wide)
+    alive = 3 * (query + wide) if model.latent else 6 * max(query, wide)
     if model.query_gate:
         alive += query
     if model.experts and not model.latent:
         alive += model.experts_used * model.expert_wide * token
     if serving.attention == "flash":
         return alive + _half_cache(model, serving)
-    copied = 0 if _is_copied_later(model, serving) else _copied_keys(model, serving)
-    return alive + copied + _scores(model, serving) * token
+    return alive + _turned_values(model, serving) + _scores(model, serving) * token
 
 
-def _is_copied_later(model: Architecture, serving: Serving) -> bool:
-    """False where the compute buffer holds a copy of one layer's cached keys or values.
+def _turned_values(model: Architecture, serving: Serving) -> int:
+    """A copy of one layer's cached values, transposed; of the keys where they stand for both.
 
-    Of batches below 512 tokens only latent attention has it there, or a model that is partly on
-    the host (nine architectures, batches of 64 to 1,024 tokens).
+    A server that would use FlashAttention lays the cache out for it, and finds only then that it
+    has no kernels (build_attn_mha in llama-graph.cpp). One that is told to leave it does without.
     """
-    whole = _first_on_card(model, serving) == 0
-    return serving.batch < _COPIES_FROM and whole and not model.latent
-
-
-def _copied_keys(model: Architecture, serving: Serving) -> int:
     return _most(
         _cells(layer, serving) * max(_token(model, layer, serving)) for layer in set(model.layers)
+    )
+
+
+def _visiting_cache(model: Architecture, serving: Serving, first: int) -> int:
+    """The keys and values of one of the layers on the host: its attention is on the card too.
+
+    Three times the larger of both is the most that was seen, for a dense model and nine with
+    experts, batches of 128 to 512 tokens and contexts to 32,768.
+    """
+    return _VISITS * _most(
+        _cells(layer, serving) * max(_token(model, layer, serving))
+        for layer in set(model.layers[:first])
     )
 
 
@@ -293,10 +305,10 @@ def _scratch(model: Architecture, serving: Serving) -> int:
         query = _most(layer.query for layer in model.layers)
         largest = max(largest, (_scores(model, serving) + query) * tokens)
     scratch = int(largest * _HALF * _AHEAD)
-    # Gemma 3 ran out of memory without it, and seven others did not.
+    # With batches of 128 tokens Gemma 3 ran out of memory without it; with those of 512 it did not.
     windowed = any(layer.window for layer in model.layers)
-    if serving.attention == "plain" and windowed and _is_copied_later(model, serving):
-        scratch += _copied_keys(model, serving)
+    if serving.attention == "plain" and windowed and serving.batch < BATCHES[0]:
+        scratch += _turned_values(model, serving)
     return scratch
 
 
@@ -304,18 +316,6 @@ def _matrix(tensor: Tensor, tokens: int) -> int:
     if len(tensor.shape) < 2:
         return 0
     return prod(tensor.shape[:2]) + sum(tensor.shape[:2]) * tokens
-
-
-def _copied_weights(model: Architecture, first: int) -> int:
-    """Weights of layers on the host that a long prompt has multiplied on the card.
-
-    llama.cpp copies them there for a batch (ggml-cuda.cu, offload_op); the bound is a layer's
-    three largest.
-    """
-    if not first:
-        return 0
-    sizes = (tensor.bytes or 0 for tensor in model.tensors if block_of(tensor) == 0)
-    return sum(sorted(sizes, reverse=True)[:3])
 
 
 def _most(amounts: Iterable[int]) -> int:

@@ -10,7 +10,13 @@ from zluda_stack.catalog.schema import Catalog, Model
 from zluda_stack.models.architecture import Architecture
 from zluda_stack.models.client_use import client_uses
 from zluda_stack.models.fit import BATCHES, Serving, needs
-from zluda_stack.models.fit_report import CardMemory, fitting_batch, longest_context
+from zluda_stack.models.fit_report import (
+    CardMemory,
+    ExpertsOutside,
+    experts_outside,
+    fitting_batch,
+    longest_context,
+)
 from zluda_stack.models.flash import as_served
 from zluda_stack.settings import Profile
 
@@ -20,8 +26,8 @@ class ModelOnCard(Struct, frozen=True, kw_only=True):
 
     `fits` is whether it does with the context that was asked for, None where nobody knows; `why`
     is the reason when it is not so. `total` is what it takes of the card with that context, or
-    with all of a shorter one that it was trained for. `ways` are the modes of clients that it
-    can serve, as client/mode.
+    with all of a shorter one that it was trained for; `experts_outside` is how it can be served
+    though it does not fit. `ways` are the modes of clients that it can serve, as client/mode.
     """
 
     name: str
@@ -36,6 +42,7 @@ class ModelOnCard(Struct, frozen=True, kw_only=True):
     total: int | None
     batch: int | None
     largest_context: int | None
+    experts_outside: ExpertsOutside | None
     ways: tuple[str, ...]
 
 
@@ -95,12 +102,13 @@ def _line(
     card: CardMemory,
 ) -> ModelOnCard:
     asked = structs.replace(serving, context=min(serving.context, model.context_length))
-    total = batch = longest = None
+    total = batch = longest = outside = None
     if architecture is not None:
         batch = fitting_batch(architecture, asked, card.free)
         chosen = structs.replace(asked, batch=batch or BATCHES[-1])
         total = needs(architecture, chosen).total
         longest = longest_context(architecture, asked, card.free)
+        outside = experts_outside(architecture, asked, card.free)
     why = _why_not(model, serving.context, total, card)
     return ModelOnCard(
         name=model.name,
@@ -115,6 +123,7 @@ def _line(
         total=total,
         batch=batch,
         largest_context=longest,
+        experts_outside=outside,
         ways=tuple(
             f"{use.client}/{use.mode}" for use in client_uses(catalog, model, longest) if use.works
         ),

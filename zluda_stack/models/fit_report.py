@@ -14,6 +14,7 @@ from zluda_stack.models.fit import (
     KvType,
     Needs,
     Serving,
+    fewest_experts_outside,
     largest_context,
     most_layers,
     needs,
@@ -33,13 +34,26 @@ class CardMemory(Struct, frozen=True, kw_only=True):
         return max(0, self.memory - self.used)
 
 
+class ExpertsOutside(Struct, frozen=True, kw_only=True):
+    """A way to serve a model with experts on a card that does not hold all of it.
+
+    The experts of the first `layers` layers are in the machine's memory (llama.cpp's --n-cpu-moe),
+    which holds `host` bytes of the model then, and the card `total`. `batch` is as a plan takes it.
+    """
+
+    layers: int
+    batch: int
+    total: int
+    host: int
+
+
 class CardFit(Struct, frozen=True, kw_only=True):
     """What one card can do with the model.
 
     `batch` is the largest of those that a plan chooses from (n_ubatch) with which the context that
     was asked for fits, None when none does; `largest_context` is in tokens, None when the model
     fits with none. `gpu_layers` is how many of the layers (the output is one more) fit at the
-    context that was asked for.
+    context that was asked for; `experts_outside` how it is served there instead, where it can be.
     """
 
     card: str
@@ -49,6 +63,7 @@ class CardFit(Struct, frozen=True, kw_only=True):
     batch: int | None
     largest_context: int | None
     gpu_layers: int | None
+    experts_outside: ExpertsOutside | None
 
 
 class FitReport(Struct, frozen=True, kw_only=True):
@@ -103,6 +118,23 @@ def longest_context(model: Architecture, serving: Serving, memory: int) -> int |
     return largest_context(model, structs.replace(serving, batch=BATCHES[-1]), memory)
 
 
+def experts_outside(model: Architecture, serving: Serving, memory: int) -> ExpertsOutside | None:
+    """How a plan serves the model where `memory` bytes do not hold all of it.
+
+    As there the largest batch comes before fewer layers. None where all of it fits, where not even
+    this does, and for a model without experts.
+    """
+    if fitting_batch(model, serving, memory) is not None:
+        return None
+    for batch in BATCHES:
+        asked = structs.replace(serving, batch=batch)
+        count = fewest_experts_outside(model, asked, memory)
+        if count is not None:
+            found = needs(model, structs.replace(asked, cpu_moe=count))
+            return ExpertsOutside(layers=count, batch=batch, total=found.total, host=found.host)
+    return None
+
+
 def _in_batch(model: Architecture, serving: Serving, batch: int) -> int:
     return needs(model, structs.replace(serving, batch=batch)).total
 
@@ -119,4 +151,5 @@ def _card_fit(model: Architecture, serving: Serving, card: CardMemory) -> CardFi
         batch=batch,
         largest_context=longest_context(model, serving, card.free),
         gpu_layers=layers,
+        experts_outside=experts_outside(model, serving, card.free),
     )

@@ -148,6 +148,7 @@ def _model_environment(number: int, model: ModelPlan, *, on_card: bool) -> dict[
         values |= {
             "ZLUDA_STACK_BATCH": str(model.batch),
             "ZLUDA_STACK_GPU_LAYERS": "" if layers is None else str(layers),
+            "ZLUDA_STACK_CPU_MOE": str(model.cpu_moe or ""),
             "ZLUDA_STACK_TENSOR_SPLIT": ",".join(map(str, model.split)),
         }
     return {name + _suffix(number): value for name, value in values.items()}
@@ -192,6 +193,7 @@ def _with_own_model(server: Service, number: int, model: ModelPlan) -> Service:
         "CONTEXT": optional("ZLUDA_STACK_CONTEXT" + _suffix(number), str(model.context)),
         "BATCH": optional("ZLUDA_STACK_BATCH" + _suffix(number)),
         "GPU_LAYERS": optional("ZLUDA_STACK_GPU_LAYERS" + _suffix(number)),
+        "CPU_MOE": optional("ZLUDA_STACK_CPU_MOE" + _suffix(number)),
     }
     return structs.replace(server, environment=server.environment | own)
 
@@ -279,6 +281,7 @@ def _on_gpu(server: Service, number: int, entry: Passthrough) -> Service:
         "HSA_OVERRIDE": optional("ZLUDA_STACK_HSA_OVERRIDE"),
         "BATCH": optional("ZLUDA_STACK_BATCH"),
         "GPU_LAYERS": optional("ZLUDA_STACK_GPU_LAYERS"),
+        "CPU_MOE": optional("ZLUDA_STACK_CPU_MOE"),
     }
     replica = structs.replace(
         server,

@@ -16,7 +16,7 @@ from zluda_stack.plan import model_words as words
 from zluda_stack.plan.clients import floors
 from zluda_stack.plan.combination import combination_of, server_of
 from zluda_stack.plan.default_model import largest_that_fits
-from zluda_stack.plan.model_fit import Fitted, Room, fit
+from zluda_stack.plan.model_fit import Fitted, Room, fit, longest_context
 from zluda_stack.plan.model_on_cpu import little_free, memory_of, on_cpu
 from zluda_stack.plan.types import Decision, GpuDevice, ModelPlan, Notice
 from zluda_stack.settings import Configured, Settings
@@ -220,9 +220,10 @@ def _warnings(
         warnings.append(words.nothing_for_coding(named.name, room))
     if fitted.split:
         warnings.append(words.spread_over_cards(named.name, len(fitted.split), room.profile))
-    if fitted.gpu_layers is not None:
-        other = _other(named, catalog, room)
-        warnings.append(words.partly_on_card(named.name, fitted, room, other))
+    if fitted.gpu_layers is not None or fitted.cpu_moe:
+        wish, other = configured.settings.context, _other(named, catalog, room)
+        shorter = None if wish is None else longest_context(fitted.model, wish, room)
+        warnings.append(words.partly_on_card(named.name, fitted, room, other, shorter))
     return tuple(warnings)
 
 
@@ -238,7 +239,11 @@ def _served(
     model = _plan(named, fitted.context)
     return ModelChoice(
         model=structs.replace(
-            model, batch=fitted.batch, gpu_layers=fitted.gpu_layers, split=fitted.split
+            model,
+            batch=fitted.batch,
+            gpu_layers=fitted.gpu_layers,
+            cpu_moe=fitted.cpu_moe,
+            split=fitted.split,
         ),
         decisions=words.in_room(configured, named.name, fitted, room, because),
     )

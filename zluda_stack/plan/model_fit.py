@@ -7,11 +7,19 @@ sums: what a plan may take of a model is found by halving.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from itertools import product
 
 from msgspec import Struct
 
 from zluda_stack.models.architecture import Architecture
-from zluda_stack.models.fit import BATCHES, CELLS, Needs, Serving, needs
+from zluda_stack.models.fit import (
+    BATCHES,
+    CELLS,
+    Needs,
+    Serving,
+    fewest_experts_outside,
+    needs,
+)
 from zluda_stack.models.fit_split import needs_by_card
 from zluda_stack.models.flash import as_served
 from zluda_stack.settings import Profile
@@ -46,7 +54,8 @@ class Room(Struct, frozen=True, kw_only=True):
 class Fitted(Struct, frozen=True, kw_only=True):
     """A way to serve `model`, and what that takes of a card, of the fullest with `split`.
 
-    `gpu_layers` is None for all of them. `split` is how many each card has when one server
+    `gpu_layers` is None for all of them. `cpu_moe` is of how many layers, from the first on, the
+    experts are in the machine's memory. `split` is how many layers each card has when one server
     spreads the model over all cards, empty when each card has a server of its own.
     """
 
@@ -54,6 +63,7 @@ class Fitted(Struct, frozen=True, kw_only=True):
     context: int
     batch: int
     gpu_layers: int | None = None
+    cpu_moe: int = 0
     split: tuple[int, ...] = ()
     needs: Needs
 
@@ -68,14 +78,20 @@ def fit(
     """How `model` is served in `room` with the context `wish`, else one of at most `longest`.
 
     Every card has it all; where that leaves no room for one of the `floors` (in tokens, the best
-    first), all of them have it together, and else layers are left in the machine's memory. None
-    when that does not fit either, and for a `wish` that is too long while a shorter context fits.
+    first), all of them have it together. Else the experts of some layers are left in the machine's
+    memory, or where that is not enough whole layers. None when that does not fit either, and for
+    a `wish` that would have layers left out while a shorter context fits.
     """
     places = places_in(room)
     if wish is None:
         ways = (whole(model, (floor,), longest, place) for floor in floors for place in places)
-        return _first(ways) or partly(model, floors, room)
+        return (
+            _first(ways)
+            or experts_outside(model, floors, longest, room)
+            or partly(model, floors, room)
+        )
     found = _first(with_context(model, wish, place) for place in places)
+    found = found or experts_outside(model, (wish,), wish, room)
     if found is not None or any(whole(model, floors, longest, place) for place in places):
         return found
     return partly(model, (wish,), room)
@@ -90,14 +106,14 @@ def places_in(room: Room) -> tuple[Place, ...]:
     return (on_each(room), over_all(room)) if len(room.cards) > 1 else (on_each(room),)
 
 
-def on_each(room: Room) -> Place:
-    """All layers on each card."""
+def on_each(room: Room, cpu_moe: int = 0) -> Place:
+    """All layers on each card, but for the experts of the first `cpu_moe`."""
 
     def place(model: Architecture, context: int, batch: int) -> Fitted | None:
-        found = needs(model, _serving(model, context, batch, room))
+        found = needs(model, _serving(model, context, batch, room, cpu_moe=cpu_moe))
         if found.total > room.usable:
             return None
-        return Fitted(model=model, context=context, batch=batch, needs=found)
+        return Fitted(model=model, context=context, batch=batch, cpu_moe=cpu_moe, needs=found)
 
     return place
 
@@ -152,6 +168,27 @@ def with_context(model: Architecture, context: int, place: Place) -> Fitted | No
     return next((found for found in tried if found is not None), least)
 
 
+def experts_outside(
+    model: Architecture, floors: Iterable[int], longest: int, room: Room
+) -> Fitted | None:
+    """All layers on each card, but for the experts of as few as leave room for a floor.
+
+    A prompt has what is left out copied to the card once for each batch, so the largest batch
+    comes before fewer layers; then the context is the longest that fits beside them. None for a
+    model without experts, where nothing fits, and when the machine has no room for the rest.
+    """
+    for context, batch in product(floors, BATCHES):
+        least = _fewest_outside(model, min(context, longest), batch, room)
+        if least is not None and _has_room_outside(least.needs, room):
+            return _longest(least, longest, on_each(room, least.cpu_moe))
+    return None
+
+
+def _fewest_outside(model: Architecture, context: int, batch: int, room: Room) -> Fitted | None:
+    count = fewest_experts_outside(model, _serving(model, context, batch, room), room.usable)
+    return None if count is None else on_each(room, count)(model, context, batch)
+
+
 def partly(model: Architecture, contexts: Iterable[int], room: Room) -> Fitted | None:
     """As many layers as fit with the first context that leaves room for one; the rest outside.
 
@@ -182,10 +219,18 @@ def smallest(model: Architecture, context: int, room: Room) -> Needs:
 
 
 def _serving(
-    model: Architecture, context: int, batch: int, room: Room, gpu_layers: int | None = None
+    model: Architecture,
+    context: int,
+    batch: int,
+    room: Room,
+    *,
+    gpu_layers: int | None = None,
+    cpu_moe: int = 0,
 ) -> Serving:
     """How the server of the room's profile is started."""
-    serving = Serving(context=context, slots=room.slots, batch=batch, gpu_layers=gpu_layers)
+    serving = Serving(
+        context=context, slots=room.slots, batch=batch, gpu_layers=gpu_layers, cpu_moe=cpu_moe
+    )
     return as_served(model, serving, room.profile)
 
 
@@ -208,7 +253,7 @@ def _most_layers(model: Architecture, context: int, batch: int, room: Room) -> F
     low, high, best = 0, len(model.layers) + 1, None
     while high - low > 1:
         middle = (low + high) // 2
-        found = needs(model, _serving(model, context, batch, room, middle))
+        found = needs(model, _serving(model, context, batch, room, gpu_layers=middle))
         if found.total > room.usable:
             high = middle
             continue

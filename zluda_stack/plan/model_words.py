@@ -85,6 +85,9 @@ def in_room(
     if partly:
         because = "no more fit on the card; the others are left to the CPU"
         decided.append(Decision(what="layers", value=_layers(fitted), because=because))
+    if fitted.cpu_moe:
+        because = "all else is on the card; these do not fit beside it"
+        decided.append(Decision(what="experts outside", value=_experts(fitted), because=because))
     return tuple(decided)
 
 
@@ -93,14 +96,20 @@ def _layers(fitted: Fitted) -> str:
     return f"{(fitted.gpu_layers or 1) - 1} of {len(fitted.model.layers)}"
 
 
+def _experts(fitted: Fitted) -> str:
+    """Of how many layers the experts are in the machine's memory, and what it holds in all."""
+    layers = f"those of {fitted.cpu_moe} of {len(fitted.model.layers)} layers"
+    return f"{layers}, {gibibytes(fitted.needs.host)}"
+
+
 def nothing_for_coding(default: str, room: Room) -> Notice:
     """The default model is one that cannot work with a coding client."""
     return Notice(
         code="no-coding-model",
         message=f"no model of the catalogue that calls tools fits: {_free(room)}; {default} shows "
         "that the stack works, and little more",
-        hint="Close what else uses the card, or name a model with --model: layers that do not fit "
-        "are left to the CPU.",
+        hint="Close what else uses the card, or name a model with --model: what does not fit is "
+        "left to the CPU.",
     )
 
 
@@ -115,14 +124,32 @@ def spread_over_cards(name: str, count: int, profile: Profile) -> Notice:
     )
 
 
-def partly_on_card(name: str, fitted: Fitted, room: Room, other: str | None) -> Notice:
-    """Some layers are left to the CPU; `other` is a model that fits as a whole."""
+def partly_on_card(
+    name: str, fitted: Fitted, room: Room, other: str | None, shorter: int | None
+) -> Notice:
+    """Layers or experts are left to the CPU.
+
+    `other` is a model that fits as a whole, and `shorter` a context with which this one does.
+    """
+    left = _experts_outside(fitted) if fitted.cpu_moe else _layers_outside(fitted)
     return Notice(
         code=PARTLY_ON_CARD,
-        message=f"{name} does not fit as a whole: {_free(room)}. {_layers(fitted)} layers are "
-        f"computed there, the others ({gibibytes(fitted.needs.host)}) by the CPU, which is many "
-        "times slower",
-        hint=_other(other),
+        message=f"{name} does not fit as a whole: {_free(room)}. {left}",
+        hint=_other(other) if shorter is None else f"With --context {shorter} all of it fits.",
+    )
+
+
+def _layers_outside(fitted: Fitted) -> str:
+    return (
+        f"{_layers(fitted)} layers are computed there, the others "
+        f"({gibibytes(fitted.needs.host)}) by the CPU, which is many times slower"
+    )
+
+
+def _experts_outside(fitted: Fitted) -> str:
+    return (
+        f"Experts stay in the machine's memory ({_experts(fitted)}): the CPU computes them for "
+        "answers, and for prompts they are copied to the card again and again. Both are slower"
     )
 
 

@@ -78,8 +78,9 @@ class ModelPlan(Struct, frozen=True, kw_only=True):
     `context` is the context length in tokens that the server is started with;
     `trained_context` what the model was trained for (None when a local file was not read).
     `batch` is how many tokens of a prompt are computed at a time (llama.cpp's n_ubatch), and
-    `gpu_layers` how many layers are on the card, the output being one; None for all. With
-    `split` one server spreads the model over all cards, each of which has so many layers.
+    `gpu_layers` how many layers are on the card, the output being one; None for all. The experts
+    of the first `cpu_moe` layers are in the machine's memory (its n_cpu_moe). With `split` one
+    server spreads the model over all cards, each of which has so many layers.
     """
 
     name: str
@@ -89,6 +90,7 @@ class ModelPlan(Struct, frozen=True, kw_only=True):
     trained_context: int | None
     batch: int = 512
     gpu_layers: int | None = None
+    cpu_moe: int = 0
     split: tuple[int, ...] = ()
 
 

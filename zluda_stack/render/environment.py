@@ -11,7 +11,8 @@ _HEADER = "# Rendered by zluda-stack: what only this host knows. It holds no sec
 _HEADERS = ("# Rendered by zluda-stack", "# Written by compose/host-env.sh")
 # What describes the card: it goes when a new plan does not name it.
 _OF_THE_CARD = re.compile(
-    r"HOST_\w+|ZLUDA_STACK_(GPU|KERNEL_TARGET|HSA_OVERRIDE|BATCH|GPU_LAYERS|TENSOR_SPLIT)"
+    r"HOST_\w+"
+    r"|ZLUDA_STACK_(GPU|KERNEL_TARGET|HSA_OVERRIDE|BATCH|GPU_LAYERS|CPU_MOE|TENSOR_SPLIT)"
 )
 # One entry of a .env file with its line end: an assignment, whose quoted value may have several
 # lines, or any other line.

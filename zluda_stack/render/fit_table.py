@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from msgspec import Struct
 
 from zluda_stack.catalog.schema import Catalog, Model
+from zluda_stack.models.architecture import Architecture
 from zluda_stack.models.client_use import agent_floor
 from zluda_stack.models.fit import COMPARED, Serving
-from zluda_stack.models.fit_report import longest_context
+from zluda_stack.models.fit_report import experts_outside, fitting_batch, longest_context
 from zluda_stack.models.flash import as_served
+from zluda_stack.models.on_host import has_experts_to_leave
 from zluda_stack.models.published import architecture_of
 from zluda_stack.settings import Profile
 
@@ -66,13 +68,24 @@ for, and take less for a long context; the others take what they take above.
 """,
     ),
 )
+_EXPERTS = """
+## Experts in the machine's memory
+
+A card that does not hold all of a model with experts can serve it with the experts of some layers
+in the machine's memory (llama.cpp's `--n-cpu-moe`). A cell is of how many layers, for a context of
+{floor} tokens and `--profile translated`: as few as fit with batches of 512 tokens, or else of 256
+or 128. 0: all of it fits. `{none}`: not even so. What the machine must have room for then is told
+by `zluda-stack models fit NAME --vram 12G`, and how much slower that is by [models.md](models.md).
+
+"""
 
 
 def render_fit_table(catalog: Catalog) -> str:
     """The page as text, the same on every machine."""
     floor = agent_floor(catalog)
     sections = (_section(catalog, table, floor) for table in _TABLES)
-    return _HEAD.format(none=_NONE, floor=floor) + "".join(sections)
+    page = _HEAD.format(none=_NONE, floor=floor) + "".join(sections)
+    return page + _experts(catalog, floor)
 
 
 def _section(catalog: Catalog, table: _Table, floor: int) -> str:
@@ -81,6 +94,30 @@ def _section(catalog: Catalog, table: _Table, floor: int) -> str:
     rows = (_row(model, table, floor) for model in catalog.models.values())
     lines = "".join(_line(cells) for cells in (columns, rule, *rows))
     return f"\n## `--profile {table.profile}`\n\n{table.text}\n{lines}"
+
+
+def _experts(catalog: Catalog, floor: int) -> str:
+    """The table of models with experts, by the default profile."""
+    columns = ("model", "layers", *map(str, MEMORIES))
+    rule = ["---"] + ["--:"] * (1 + len(MEMORIES))
+    shapes = {model.name: architecture_of(model) for model in catalog.models.values()}
+    rows = (
+        (name, str(len(shape.layers)), *_left_out(shape, floor))
+        for name, shape in shapes.items()
+        if shape is not None and has_experts_to_leave(shape)
+    )
+    lines = "".join(_line(cells) for cells in (columns, rule, *rows))
+    return _EXPERTS.format(none=_NONE, floor=floor) + lines
+
+
+def _left_out(shape: Architecture, floor: int) -> Iterator[str]:
+    serving = as_served(shape, Serving(context=floor), "translated")
+    for size in MEMORIES:
+        outside = experts_outside(shape, serving, size * _GIB)
+        if outside is not None:
+            yield str(outside.layers)
+        else:
+            yield _NONE if fitting_batch(shape, serving, size * _GIB) is None else "0"
 
 
 def _line(cells: Iterable[str]) -> str:
