@@ -15,7 +15,7 @@ from docker.errors import ImageNotFound
 from tests.unit.command_line import CASES, NO_GPU, run, settle
 from tests.unit.planning import host, plan_for
 from zluda_stack.engines.docker.estimate import BuildCost, duration, estimate, require_room
-from zluda_stack.engines.docker.supply import here
+from zluda_stack.engines.docker.supply import by_name, here, nowhere, tags_here
 from zluda_stack.errors import HostProblem
 
 
@@ -113,6 +113,30 @@ def test_who_only_looks_is_told_what_the_first_build_takes(
 
     assert re.search(r"Building the images takes about [\d.]+ h on two cores, [\d.]+ GB", told)
     assert "build --dry-run" in told
+
+
+def test_images_that_the_docker_command_lists_need_no_build(tmp_path: Path) -> None:
+    first, *others = images = plan_for(host("radeon-rx-7900-xtx")).images
+    docker = tmp_path / "docker"
+    listed = " ".join(image.tag for image in others)
+    docker.write_text(f"#!/bin/sh\n[ $1 = image ] && printf '%s\\n' {listed}\n")
+    docker.chmod(0o755)
+
+    there = tags_here(images, {"PATH": f"{tmp_path}:/usr/bin:/bin"})
+    cost = estimate(None, by_name(images, there))
+
+    assert [one.image for one in cost.images if not one.present] == [first.name]
+    assert 0 < cost.minutes < estimate(None, nowhere(images)).minutes
+
+
+@pytest.mark.parametrize(
+    "answer", ["echo Cannot connect to the Docker daemon >&2; exit 1", "kill $$"]
+)
+def test_an_engine_that_is_away_has_no_images(tmp_path: Path, answer: str) -> None:
+    docker = tmp_path / "docker"
+    docker.write_text(f"#!/bin/sh\n{answer}\n")
+    docker.chmod(0o755)
+    assert tags_here((), {"PATH": str(tmp_path)}) == frozenset()
 
 
 def test_a_plan_without_images_says_nothing_of_a_build(

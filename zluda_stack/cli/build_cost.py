@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 from zluda_stack.cli import context
@@ -21,9 +22,23 @@ def of(ctx: click.Context, plan: Plan) -> BuildCost | None:
     """
     if plan.engine != "docker" or plan.offline:
         return None
-    from zluda_stack.engines.docker.change import served_images
+    from zluda_stack.engines.docker.served import served_images
 
     cost = _estimated(served_images(plan), asked=not context.is_replay(ctx))
+    return cost if cost.minutes else None
+
+
+def at_a_glance(ctx: click.Context, plan: Plan) -> BuildCost | None:
+    """As `of`, without how much room the engine's disk has, in a third of the time."""
+    if plan.engine != "docker" or plan.offline:
+        return None
+    from zluda_stack.engines.docker.estimate import estimate
+    from zluda_stack.engines.docker.served import served_images
+    from zluda_stack.engines.docker.supply import by_name, tags_here
+
+    images = served_images(plan)
+    there = () if context.is_replay(ctx) else tags_here(images, os.environ)
+    cost = estimate(None, by_name(images, there))
     return cost if cost.minutes else None
 
 

@@ -232,7 +232,7 @@ def _with_images(contents: Contents, plan: Plan) -> Contents:
         return contents
     from zluda_stack.bundle.contents import with_images
     from zluda_stack.engines.docker import containers, supply
-    from zluda_stack.engines.docker.change import served_images
+    from zluda_stack.engines.docker.served import served_images
 
     wanted = served_images(plan)
     with containers.connect() as client:
@@ -298,7 +298,7 @@ def _write_project(found: Bundle, project: Path | None) -> tuple[Path, ...]:
 
 def _print_commands(plan: Plan, parts: Sequence[str], names: Sequence[str]) -> None:
     from zluda_stack.bundle import images, wheels
-    from zluda_stack.engines.docker.change import served_images
+    from zluda_stack.engines.docker.served import served_images
 
     for name in names:
         output.say(f"# the model {name} from {paths.model_store()}")

@@ -57,7 +57,7 @@ def _with_certificate(ctx: click.Context, plan: Plan) -> Plan:
 
 
 def _print_build(ctx: click.Context, plan: Plan) -> None:
-    cost = build_cost.of(ctx, plan)
+    cost = build_cost.at_a_glance(ctx, plan)
     if cost is not None:
         output.say(as_typed(build_cost.line(cost, plan)))
 

@@ -294,7 +294,7 @@ def agree_to_build(plan: Plan, *, yes: bool, show: bool) -> None:
         return
     from zluda_stack.cli.build import agree
     from zluda_stack.engines.docker import containers
-    from zluda_stack.engines.docker.change import served_images
+    from zluda_stack.engines.docker.served import served_images
     from zluda_stack.engines.docker.supply import survey
 
     with containers.connect() as client:

@@ -61,7 +61,7 @@ def _images_missing(plan: Plan, facts: HostFacts) -> tuple[str, ...] | None:
     if plan.engine == "embedded" or facts.docker.problem is not None:
         return None
     from zluda_stack.engines.docker import containers
-    from zluda_stack.engines.docker.change import served_images
+    from zluda_stack.engines.docker.served import served_images
     from zluda_stack.engines.docker.supply import here
 
     try:

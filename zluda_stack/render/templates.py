@@ -5,11 +5,13 @@ from __future__ import annotations
 import traceback
 from functools import cache
 from pathlib import Path
-
-import jinja2
+from typing import TYPE_CHECKING
 
 from zluda_stack import paths
 from zluda_stack.errors import StackError
+
+if TYPE_CHECKING:
+    import jinja2
 
 
 def render_template(name: str, **values: object) -> str:
@@ -18,6 +20,8 @@ def render_template(name: str, **values: object) -> str:
     Raises StackError, naming the template and the line, when it asks for a value that is not
     given or that nobody has verified (null in the catalogue).
     """
+    import jinja2  # many commands import what renders, and render nothing
+
     try:
         return _environment(paths.images()).get_template(name).render(**values)
     except (jinja2.UndefinedError, _UnverifiedError) as error:
@@ -44,6 +48,8 @@ def _refuse_null(value: object) -> object:
 @cache
 def _environment(folder: Path) -> jinja2.Environment:
     """Reads templates from `folder`; each is compiled once."""
+    import jinja2
+
     return jinja2.Environment(
         loader=jinja2.FileSystemLoader(folder),
         undefined=jinja2.StrictUndefined,

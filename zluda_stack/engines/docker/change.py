@@ -13,10 +13,11 @@ from zluda_stack.engines.docker import compose, stack, supply, waiting
 from zluda_stack.engines.docker.containers import Container
 from zluda_stack.engines.docker.mirror import holds, mirror, replace
 from zluda_stack.engines.docker.secrets import with_secret_files, write_secrets
+from zluda_stack.engines.docker.served import served_images
 from zluda_stack.engines.docker.state import Mark, StackFolder, read_plan, write_mark
 from zluda_stack.errors import EngineFailure, HostProblem, Interrupted, StackError
 from zluda_stack.files import write_atomic
-from zluda_stack.plan.types import ImagePlan, Plan, to_json
+from zluda_stack.plan.types import Plan, to_json
 from zluda_stack.program import command
 from zluda_stack.progress import Progress
 from zluda_stack.render.project import render_project
@@ -24,9 +25,7 @@ from zluda_stack.render.project import render_project
 if TYPE_CHECKING:
     from docker import DockerClient
 
-
-# How a build context names an image.
-_IMAGE = "docker-image://"
+__all__ = ["Change", "served_images"]
 
 
 class Change:
@@ -128,22 +127,6 @@ class Change:
             "interrupted; nothing that runs was changed, and finished build steps are kept",
             f"`{command('up', self._plan.name)}` goes on.",
         )
-
-
-def served_images(plan: Plan) -> tuple[ImagePlan, ...]:
-    """The images that the services of `plan` are made from, and those that these are built on.
-
-    They are in the plan's order, which is that of building.
-    """
-    served = {service.build for service in plan.services}
-    under = {
-        context.removeprefix(_IMAGE)
-        for image in plan.images
-        if image.name in served
-        for context in image.contexts.values()
-        if context.startswith(_IMAGE)
-    }
-    return tuple(image for image in plan.images if image.name in served or image.tag in under)
 
 
 def _same_run(current: Plan | None, wanted: Plan) -> bool:

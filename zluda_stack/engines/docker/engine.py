@@ -8,8 +8,9 @@ from zluda_stack import paths
 from zluda_stack.engines.base import StackStatus, State
 from zluda_stack.engines.common import alone, make_private, never_started, stop_interrupted
 from zluda_stack.engines.docker import build, compose, containers, stack
-from zluda_stack.engines.docker.change import Change, served_images
+from zluda_stack.engines.docker.change import Change
 from zluda_stack.engines.docker.secrets import are_written
+from zluda_stack.engines.docker.served import served_images
 from zluda_stack.engines.docker.state import StackFolder, read_plan
 from zluda_stack.errors import UsageError
 from zluda_stack.plan.types import Plan

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +11,7 @@ from msgspec import Struct, structs
 from zluda_stack.engines.docker import build, registry
 from zluda_stack.engines.docker.containers import unreachable
 from zluda_stack.errors import HostProblem
+from zluda_stack.host.commands import ask
 from zluda_stack.plan.offline import BRINGS
 from zluda_stack.plan.types import ImagePlan, Plan
 from zluda_stack.progress import Progress
@@ -20,6 +21,9 @@ from zluda_stack.render.labels import BUILT_FROM
 
 if TYPE_CHECKING:
     from docker import DockerClient
+
+
+_TAG = "{{.Repository}}:{{.Tag}}"
 
 
 class Located(Struct, frozen=True, kw_only=True):
@@ -59,7 +63,25 @@ def here(client: DockerClient, images: Iterable[ImagePlan]) -> Supply:
 
 def nowhere(images: Iterable[ImagePlan]) -> Supply:
     """`images` for an engine that cannot be asked: none is there."""
-    return Supply(images=tuple(Located(image=one, known=False, current=False) for one in images))
+    return by_name(images, ())
+
+
+def by_name(images: Iterable[ImagePlan], tags: Container[str]) -> Supply:
+    """`images` for an engine that has those `tags`, none of which counts as current."""
+    return Supply(
+        images=tuple(Located(image=one, known=one.tag in tags, current=False) for one in images)
+    )
+
+
+def tags_here(images: Iterable[ImagePlan], environ: Mapping[str, str]) -> frozenset[str]:
+    """The tags of `images` that the docker command lists; none when the engine is away.
+
+    For those who only look: the command runs once, in a tenth of the time that importing the
+    engine's Python package takes.
+    """
+    wanted = [f"--filter=reference={image.tag}" for image in images]
+    (answer,) = ask([("docker", "image", "ls", f"--format={_TAG}", *wanted)], environ)
+    return frozenset(answer.output.split())
 
 
 def survey(client: DockerClient, plan: Plan, images: Iterable[ImagePlan]) -> Supply:
