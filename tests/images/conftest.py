@@ -14,7 +14,7 @@ from tests.docker_engine import build, debian_image, standin_contexts
 from tests.images.fake_hip_server import make_fake_hip_server
 from tests.images.fake_server import make_fake_selftest, make_fake_server
 from tests.images.fake_zluda import make_fake_zluda, make_library
-from tests.images.stand_in_stack import HERE, with_program
+from tests.images.stand_in_stack import with_program
 from tests.unit.planning import card, host, machine, plan_for
 from zluda_stack.render.project import render_project, write_project
 
@@ -132,11 +132,10 @@ def native_image(native_build: NativeBuild, tmp_path_factory: pytest.TempPathFac
 def native_contexts(
     native_build: NativeBuild, tmp_path_factory: pytest.TempPathFactory
 ) -> dict[str, str]:
-    """What a stack of the native profile is built in: a fake server that answers, and rocprofv3."""
+    """What a stack of the native profile is built in, around a fake server that answers."""
     server = make_fake_hip_server(tmp_path_factory.mktemp("fake-hip-server"))
     root = native_build(server, target="native-root", tag=f"{NATIVE_TAG}-root")
-    files = {"usr/bin/rocprofv3": HERE / "fake_rocprofv3.py"}
-    made = with_program(root, tmp_path_factory.mktemp("native-program"), files)
+    made = with_program(root, tmp_path_factory.mktemp("native-program"), {})
     contexts = standin_contexts(native_build.standin, VARIANT)
     return contexts | {"llama-hip": str(server), "native-root": f"docker-image://{made}"}
 

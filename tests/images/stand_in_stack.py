@@ -25,6 +25,12 @@ from zluda_stack.plan.types import ImagePlan, Plan
 
 HERE = Path(__file__).parent
 GID = 148
+# The fixtures of tests/images/conftest.py that have what the images are built in.
+CONTEXTS = {
+    "translated": "inference_contexts",
+    "native": "native_contexts",
+    "webui": "webui_contexts",
+}
 TARGETS = {"translated": "gfx1100", "native": "gfx90a", "webui": "gfx1100"}
 _CONTAINERFILE = """\
 FROM {tag} AS made
@@ -34,10 +40,16 @@ COPY files /
 
 
 def with_program(tag: str, scratch: Path, files: Mapping[str, Path]) -> str:
-    """The image `tag` with Python, the fake server that answers, and `files` by their paths."""
-    every = {"opt/llama/llama-server": HERE / "fake_program.py", **files}
+    """The image `tag` with Python, the fakes of the server and of rocprofv3, and `files`.
+
+    `files` are by their paths in it.
+    """
+    fakes = {
+        "opt/llama/llama-server": HERE / "fake_program.py",
+        "usr/bin/rocprofv3": HERE / "fake_rocprofv3.py",
+    }
     scratch.mkdir(exist_ok=True)
-    for name, source in every.items():
+    for name, source in (fakes | dict(files)).items():
         target = scratch / "files" / name
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(source, target)

@@ -1,5 +1,5 @@
-"""`bench --rocprof` on a real engine: a stack of the native profile comes up, and its server under
-rocprofv3, is asked, ends in order, and what was counted is on this machine.
+"""`bench --rocprof` on a real engine: a stack comes up with its server under rocprofv3, is asked
+and ends in order, and what was counted is on this machine.
 
 The card, rocprofv3 and the server are fakes, so nothing is shown of what a real card computes.
 """
@@ -14,7 +14,7 @@ from msgspec import structs
 
 from tests.docker_engine import docker
 from tests.e2e.conftest import own_xdg_folders
-from tests.images.stand_in_stack import plan_on_cards
+from tests.images.stand_in_stack import CONTEXTS, plan_on_cards
 from tests.unit.command_line import run
 from zluda_stack.cli import bench_targets, stack
 from zluda_stack.engines.docker.compose import project_name
@@ -30,32 +30,37 @@ KERNEL = "void fake_kernel<64>(char const*, int)"
 
 @pytest.fixture
 def plan(
-    native_contexts: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    profile: str,
+    request: pytest.FixtureRequest,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[Plan]:
-    """The native profile on a card with fake nodes, of a variant that has a rocprofv3."""
+    """A profile on a card with fake nodes, of a variant that has a rocprofv3."""
     own_xdg_folders(monkeypatch, tmp_path)
-    made = plan_on_cards("native", native_contexts, tmp_path)
+    contexts: dict[str, str] = request.getfixturevalue(CONTEXTS[profile])
+    made = plan_on_cards(profile, contexts, tmp_path)
     # This machine need not have the space that the real images take.
     monkeypatch.setattr(stack, "agree_to_build", lambda *_, **__: None)
     yield made
     DockerEngine().down(made.name, Silent(), volumes=True)
 
 
+@pytest.mark.parametrize("profile", ["native", "translated"])
 def test_the_kernels_of_a_server_that_was_brought_up_for_it_are_shown(
-    plan: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    profile: str, plan: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bench_targets, "_plan", lambda *_: plan)
     folder = tmp_path / "counted"
-    line = ("bench", "native", "--rocprof", str(folder), "--prompt", "small", "--yes")
+    line = ("bench", profile, "--rocprof", str(folder), "--prompt", "small", "--yes")
     told = run(*line, "--json")
     assert told.code == ExitCode.OK, told.err + told.out
     (target,) = told.json["run"]["targets"]
     assert (target["rocprof"], target["device"]) == (True, "a fake")
     # One request to warm up, and one round of two visits.
-    (kernel,) = told.json["kernels"]["native"]
+    (kernel,) = told.json["kernels"][profile]
     assert (kernel["name"], kernel["calls"]) == (KERNEL, 3)
     files = sorted(path.relative_to(folder) for path in folder.rglob("*.csv"))
-    place = Path("native/1/inference")
+    place = Path(profile, "1/inference")
     assert files == [place / "server_agent_info.csv", place / "server_kernel_stats.csv"]
     assert {path.owner() for path in folder.rglob("*")} == {tmp_path.owner()}
 
@@ -68,6 +73,7 @@ def test_the_kernels_of_a_server_that_was_brought_up_for_it_are_shown(
     assert "rocprof" not in volumes
 
 
+@pytest.mark.parametrize("profile", ["native"])
 def test_a_profiler_that_wrote_nothing_is_said_after_what_was_measured(
     plan: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

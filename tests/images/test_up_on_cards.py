@@ -15,7 +15,7 @@ import pytest
 
 from tests.docker_engine import docker
 from tests.e2e.conftest import own_xdg_folders
-from tests.images.stand_in_stack import plan_on_cards
+from tests.images.stand_in_stack import CONTEXTS, plan_on_cards
 from tests.unit.command_line import run
 from zluda_stack import keys
 from zluda_stack.cli import plan as cli_plan
@@ -35,8 +35,7 @@ def plan(
 ) -> Iterator[Plan]:
     """A stack on two cards of one kind, not started."""
     own_xdg_folders(monkeypatch, tmp_path)
-    of = {"translated": "inference_contexts", "native": "native_contexts"}[request.param]
-    contexts: dict[str, str] = request.getfixturevalue(of)
+    contexts: dict[str, str] = request.getfixturevalue(CONTEXTS[request.param])
     made = plan_on_cards(request.param, contexts, tmp_path, cards=2)
     planned_here(made, monkeypatch)
     yield made
