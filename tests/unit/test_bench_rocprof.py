@@ -13,8 +13,9 @@ import yaml
 from tests.unit.command_line import CASES, run, settle, write
 from tests.unit.planning import card, machine, plan_for
 from zluda_stack.bench import rocprof
+from zluda_stack.cli import bench_kernels
 from zluda_stack.engines.docker.change import served_images
-from zluda_stack.errors import ExitCode, PlanRefused
+from zluda_stack.errors import ExitCode, HostProblem, PlanRefused
 from zluda_stack.host.facts import HostFacts
 from zluda_stack.plan.profiles import traits
 from zluda_stack.plan.rocprof import servers, with_rocprof
@@ -145,3 +146,9 @@ def test_what_it_would_not_count_or_mix_up_is_refused(
     told = run("bench", *arguments)
     assert told.code == ExitCode.USAGE
     assert message in told.err
+
+
+def test_a_folder_that_cannot_be_made_is_refused_before_anything_starts(tmp_path: Path) -> None:
+    write(tmp_path / "file", "")
+    with pytest.raises(HostProblem, match="cannot make .*: Not a directory"):
+        bench_kernels.make(tmp_path / "file" / "folder")

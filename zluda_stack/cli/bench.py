@@ -140,6 +140,8 @@ def bench(
     if not found:
         raise _nothing(refused)
     bench_targets.agree(ctx, found, yes=yes, show=not as_json)
+    if counting is not None:
+        bench_kernels.make(counting)
     run = _measure(found, refused, asked, _machine(ctx))
     if out is not None:
         from zluda_stack.bench.saved import write

@@ -31,6 +31,16 @@ def new_folder(folder: Path) -> Path:
     return folder
 
 
+def make(folder: Path) -> None:
+    """Make `folder` before hours are spent on what it is for. Raises HostProblem."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise HostProblem(
+            f"cannot make {folder}: {error.strerror}", "Name a folder that is yours."
+        ) from error
+
+
 def counted(targets: list[Target], run: Run) -> dict[str, tuple[Kernel, ...]]:
     """The kernels of each target that was measured under rocprofv3; none for the others.
 

@@ -14,7 +14,7 @@ from zluda_stack import paths
 from zluda_stack.engines.docker import compose, containers, stack
 from zluda_stack.engines.docker.containers import Container, unreachable
 from zluda_stack.engines.docker.state import StackFolder
-from zluda_stack.errors import EngineFailure
+from zluda_stack.errors import EngineFailure, HostProblem
 from zluda_stack.plan.rocprof import FOLDER, servers, volume_of
 from zluda_stack.plan.types import Plan
 from zluda_stack.progress import Progress
@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 def take(plan: Plan, into: Path, progress: Progress) -> None:
     """End the servers of the running stack of `plan`, and copy what was counted of each.
 
-    It comes into a folder of `into` for each server. Raises EngineFailure, HostProblem.
+    It comes into a folder of `into` for each server. Raises EngineFailure, and HostProblem, also
+    where it cannot be written.
     """
     folder = StackFolder(paths.stack(plan.name))
     names = servers(plan)
@@ -39,7 +40,12 @@ def take(plan: Plan, into: Path, progress: Progress) -> None:
     with containers.connect() as client:
         for one in stack.read_own(client, folder):
             if one.service in names:
-                _copy(client, one, into / one.service)
+                try:
+                    _copy(client, one, into / one.service)
+                except OSError as error:
+                    raise HostProblem(
+                        f"cannot write to {into}: {error.strerror}", "Is its disk full?"
+                    ) from error
 
 
 def forget(plan: Plan) -> None:
