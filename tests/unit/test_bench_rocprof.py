@@ -150,5 +150,5 @@ def test_what_it_would_not_count_or_mix_up_is_refused(
 
 def test_a_folder_that_cannot_be_made_is_refused_before_anything_starts(tmp_path: Path) -> None:
     write(tmp_path / "file", "")
-    with pytest.raises(HostProblem, match="cannot make .*: Not a directory"):
+    with pytest.raises(HostProblem, match=r"cannot make .*: Not a directory"):
         bench_kernels.make(tmp_path / "file" / "folder")
