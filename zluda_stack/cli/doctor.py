@@ -21,6 +21,7 @@ from zluda_stack.errors import (
 from zluda_stack.program import NAME, as_typed, program
 
 if TYPE_CHECKING:
+    from zluda_stack.catalog.schema import Catalog
     from zluda_stack.doctor.examine import Examination
     from zluda_stack.doctor.types import Finding, Fix
     from zluda_stack.host.facts import HostFacts
@@ -62,13 +63,14 @@ def doctor(
     if fix and not dry_run:
         context.refuse_replay(ctx, "doctor --fix")
     configured = context.configured(ctx, flags)
-    facts, plan = _facts(ctx, configured)
+    catalog = context.catalog()
+    facts, plan = _facts(ctx, configured, catalog)
     if capture is not None:
         from zluda_stack.host.capture import save
 
         save(facts, capture)
         output.note(f"Saved to {capture}")
-    found = _examine(facts, configured, plan)
+    found = _examine(facts, configured, catalog, plan)
     if as_json:
         _print_json(facts, found)
         ctx.exit(0 if found.cause is None else found.cause.exit_code)
@@ -79,7 +81,9 @@ def doctor(
         raise _as_error(found.cause)
 
 
-def _facts(ctx: click.Context, configured: Configured) -> tuple[HostFacts, Plan | None]:
+def _facts(
+    ctx: click.Context, configured: Configured, catalog: Catalog
+) -> tuple[HostFacts, Plan | None]:
     """The facts as they can be handed on; those of this machine with its plan and what runs.
 
     What is found must be the same here and wherever the capture is replayed, so that both are
@@ -96,7 +100,7 @@ def _facts(ctx: click.Context, configured: Configured) -> tuple[HostFacts, Plan 
         return facts, None
     plan = None
     try:
-        plan = resolve(facts, configured, context.catalog())
+        plan = resolve(facts, configured, catalog)
     except PlanRefused:
         pass  # a finding, later
     else:
@@ -104,11 +108,13 @@ def _facts(ctx: click.Context, configured: Configured) -> tuple[HostFacts, Plan 
     return without_personal_details(facts, Path.home()), plan
 
 
-def _examine(facts: HostFacts, configured: Configured, plan: Plan | None) -> Examination:
+def _examine(
+    facts: HostFacts, configured: Configured, catalog: Catalog, plan: Plan | None
+) -> Examination:
     from zluda_stack.doctor.examine import examine
     from zluda_stack.doctor.needs import build_needs
 
-    return examine(facts, configured, context.catalog(), build_needs, plan)
+    return examine(facts, configured, catalog, build_needs, plan)
 
 
 def _print_json(facts: HostFacts, found: Examination) -> None:
