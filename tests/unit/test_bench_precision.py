@@ -11,11 +11,12 @@ from tests.unit import bench_runs
 from tests.unit.fake_streams import FakeStreams, fake_streams
 from zluda_stack.bench import compare, precision, statistics
 from zluda_stack.bench.compare import MARGIN, Side
-from zluda_stack.bench.measure import Asked, Bench
+from zluda_stack.bench.measure import Asked, Bench, Opened
 from zluda_stack.bench.prompts import all_prompts
 from zluda_stack.bench.saved import Run
 from zluda_stack.bench.targets import RemoteTarget
-from zluda_stack.progress import Silent
+from zluda_stack.errors import EngineFailure
+from zluda_stack.progress import Progress, Silent
 
 NAMES = ("a", "b")
 
@@ -76,11 +77,25 @@ def test_going_on_raises_no_more_alarms_than_chance() -> None:
     assert alarms <= 67
 
 
-@pytest.mark.parametrize(("more", "rounds"), [(0, 6), (3, 9)])
-def test_a_bench_asks_more_rounds_of_servers_that_vary_and_no_more_than_it_may(
-    more: int, rounds: int
-) -> None:
-    asked = Asked(
+class OnTheCard(RemoteTarget):
+    """A target on a card that another shares, which comes up so many times and then no more."""
+
+    def __init__(self, name: str, port: int, times: int) -> None:
+        super().__init__(name, f"http://127.0.0.1:{port}", None, None, cached=False)
+        self.cards = frozenset({"0000:03:00.0"})
+        self._times = times
+
+    def open(self, progress: Progress) -> Opened:
+        """Raises EngineFailure once it came up as often as it does."""
+        self._times -= 1
+        if self._times < 0:
+            raise EngineFailure("it does not come up", "It never will again.")
+        return super().open(progress)
+
+
+def asked(more: int) -> Asked:
+    """Six rounds, and so many more where nothing is ever precise enough."""
+    return Asked(
         prompts=(all_prompts()["small"],),
         clients=(1,),
         rounds=6,
@@ -89,11 +104,26 @@ def test_a_bench_asks_more_rounds_of_servers_that_vary_and_no_more_than_it_may(
         cached=False,
         order=1,
     )
+
+
+@pytest.mark.parametrize(("more", "rounds"), [(0, 6), (3, 9)])
+def test_a_bench_asks_more_rounds_of_servers_that_vary_and_no_more_than_it_may(
+    more: int, rounds: int
+) -> None:
     with fake_streams(FakeStreams()) as port:
         targets = [
             RemoteTarget(name, f"http://127.0.0.1:{port}", None, None, cached=False)
             for name in NAMES
         ]
-        with Bench(targets, asked, Silent()) as made:
+        with Bench(targets, asked(more), Silent()) as made:
             measured = made.run()
     assert {wave.round for wave in measured.waves} == set(range(rounds))
+
+
+def test_no_more_rounds_are_asked_for_a_target_that_is_gone() -> None:
+    with fake_streams(FakeStreams()) as port:
+        targets = [OnTheCard("a", port, times=99), OnTheCard("b", port, times=3)]
+        with Bench(targets, asked(more=3), Silent()) as made:
+            measured = made.run()
+    assert [one.target for one in measured.not_measured] == ["b"]
+    assert {wave.round for wave in measured.waves} == set(range(6))

@@ -16,9 +16,8 @@ from zluda_stack.catalog.porting import porting
 from zluda_stack.catalog.schema import Catalog
 from zluda_stack.check.report import Report
 from zluda_stack.check.sources import local
-from zluda_stack.errors import HostProblem, UsageError
-from zluda_stack.models.architecture import Architecture, read_architecture
-from zluda_stack.models.gguf_reader import BadGguf
+from zluda_stack.errors import UsageError
+from zluda_stack.models.architecture import known_architecture
 from zluda_stack.models.published import architecture_of
 from zluda_stack.models.store import Store
 from zluda_stack.port.folder import is_source, read_folder
@@ -59,7 +58,7 @@ class Looker(Struct, frozen=True, kw_only=True):
         """
         path = Path(thing).expanduser()
         if thing.lower().endswith(".gguf"):
-            return Seen(subject=of_model(thing, _architecture(path), self.situation))
+            return Seen(subject=of_model(thing, known_architecture(path), self.situation))
         if path.is_dir() or (path.is_file() and is_source(path.name)):
             return self._sources(thing, path)
         if path.exists() or thing.startswith((".", "/", "~")):
@@ -81,7 +80,7 @@ class Looker(Struct, frozen=True, kw_only=True):
     def _named(self, name: str) -> Seen:
         stored = self.store.find(name)
         if stored is not None:
-            return Seen(subject=of_model(name, _architecture(stored), self.situation))
+            return Seen(subject=of_model(name, known_architecture(stored), self.situation))
         if name in self.catalog.models:
             shape = architecture_of(self.catalog.models[name])
             return Seen(subject=of_model(name, shape, self.situation))
@@ -123,11 +122,3 @@ def _holds_programs(folder: str) -> bool:
     """True when `check` would find something in a folder without sources."""
     found: Iterator[object] = iter(local(folder).files())
     return next(found, None) is not None
-
-
-def _architecture(path: Path) -> Architecture:
-    try:
-        return read_architecture(path)
-    except (BadGguf, OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise HostProblem(f"{path}: {reason}", "Give the path of a whole GGUF file.") from error

@@ -110,6 +110,7 @@ class Bench:
         self._progress = progress
         self._open: dict[str, Opened] = {}
         self._refused: set[tuple[str, str, int]] = set()
+        self._gone: set[str] = set()
         self._began = time.perf_counter()
         self._enough_by = math.inf
         self.found = Measured(f"{datetime.now(timezone.utc):%Y-%m-%dT%H:%M:%SZ}")
@@ -127,11 +128,10 @@ class Bench:
         """Visit all targets in all rounds. A target that fails to open is left out from then on."""
         most = self._asked.rounds + self._asked.more_rounds
         visits = schedule.order(tuple(self._targets), most, self._asked.order)
-        gone: set[str] = set()
         for number, visit in enumerate(visits):
             if number % self._per_round == 0 and self._is_enough(visit.round):
                 break
-            if visit.target in gone:
+            if visit.target in self._gone:
                 continue
             self._progress.step(self._told(number, visit))
             try:
@@ -139,7 +139,7 @@ class Bench:
             except Interrupted:
                 raise
             except StackError as error:
-                gone.add(visit.target)
+                self._gone.add(visit.target)
                 self._not_measured(visit.target, None, error.message)
                 continue
             self._visit(opened, visit, number)
@@ -158,7 +158,7 @@ class Bench:
             return False
         if rounds == self._asked.rounds:
             self._enough_by = time.perf_counter() + _MORE_SECONDS
-        names = [name for name in self._targets if name in self.found.targets]
+        names = [name for name in self._targets if name not in self._gone]
         return time.perf_counter() > self._enough_by or precision.is_enough(
             self.found.waves, names, self._asked.margin
         )

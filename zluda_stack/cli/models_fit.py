@@ -79,16 +79,17 @@ def _shape(name: str) -> Architecture:
     a model of which nothing is known without its file.
     """
     from zluda_stack import paths
+    from zluda_stack.models.architecture import known_architecture
     from zluda_stack.models.listing import find_model
     from zluda_stack.models.published import architecture_of
     from zluda_stack.models.store import Store
     from zluda_stack.plan.model import names_a_file
 
     if names_a_file(name):
-        return _read(Path(name).expanduser().absolute())
+        return known_architecture(Path(name).expanduser().absolute())
     stored = Store(paths.model_store()).find(name)
     if stored is not None:
-        return _read(stored)
+        return known_architecture(stored)
     model = find_model(context.catalog(), name)
     published = architecture_of(model)
     if published is not None and model.shape is not None:
@@ -99,18 +100,6 @@ def _shape(name: str) -> Architecture:
         f"{name} is not here, and its layers and tensors are known only from its file",
         f"`zluda-stack models pull {name}` fetches it.",
     )
-
-
-def _read(path: Path) -> Architecture:
-    from zluda_stack.models.architecture import read_architecture
-    from zluda_stack.models.gguf_reader import BadGguf
-
-    try:
-        return read_architecture(path)
-    except (BadGguf, OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        other = getattr(error, "filename", None) or path
-        raise HostProblem(f"{other}: {reason}", "Give the path of a whole GGUF file.") from error
 
 
 def _serving(shape: Architecture, name: str, given: dict[str, object]) -> Serving:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from zluda_stack.errors import HostProblem
 from zluda_stack.models.gguf_reader import (
     ARCHITECTURE,
     NAME,
@@ -111,6 +112,19 @@ def read_architecture(path: Path) -> Architecture:
     ValueError when it cannot be opened.
     """
     return shape_of(read_parts(path))
+
+
+def known_architecture(path: Path) -> Architecture:
+    """As `read_architecture`, for a file that a user named.
+
+    Raises HostProblem, which names the part of the model that cannot be used.
+    """
+    try:
+        return read_architecture(path)
+    except (BadGguf, OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        other = getattr(error, "filename", None) or path
+        raise HostProblem(f"{other}: {reason}", "Give the path of a whole GGUF file.") from error
 
 
 def read_parts(path: Path) -> tuple[Header, ...]:
