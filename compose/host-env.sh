@@ -2,14 +2,17 @@
 # Rendered by zluda-stack from images/_compose/host-env.sh.j2 and the catalogue; change those.
 # Write compose/.env, with what only this host knows of itself, and make an API key:
 #
-#   sh compose/host-env.sh
-#   docker compose -f compose/inference.yml up --build    (with a Radeon card)
-#   docker compose -f compose/cpu.yml up --build          (without)
+#   sh compose/host-env.sh && docker compose -f compose/inference.yml up --build
+#
+# and without a card:
+#
+#   ZLUDA_STACK_GPU=none sh compose/host-env.sh && docker compose -f compose/cpu.yml up --build
 #
 # ZLUDA_STACK_PROFILE=native in the environment chooses a card for compose/native.yml, without ZLUDA, and
 # ZLUDA_STACK_PROFILE=webui one for compose/webui.yml (compose/webui-cpu.yml without a card).
 # HSA_OVERRIDE_GFX_VERSION (such as 10.3.0) in the environment makes the card pass for another target.
-# Other settings in compose/.env are kept. Nothing here needs root.
+# Other settings in compose/.env are kept. Nothing here needs root. Where no card can be used and one is
+# wanted, compose/.env is written all the same, and the exit code is 4.
 set -eu
 
 folder=$(cd "$(dirname "$0")" && pwd)
@@ -20,6 +23,7 @@ hashes_file=$folder/secrets/api_key_hashes
 root=${HOST_ROOT:-}
 kfd=$root/dev/kfd
 profile=${ZLUDA_STACK_PROFILE:-translated}
+wanted=${ZLUDA_STACK_GPU:-}
 umask 077
 
 usage() {
@@ -29,6 +33,8 @@ Usage: sh $0
 Write $env_file, with what only this host knows of itself, and make an API key
 beside it. Other settings in that file are kept. It takes no arguments and needs no root.
 
+ZLUDA_STACK_GPU=none in the environment says that no card is wanted. Without it the exit code is 4 where
+none can be used; the file is written all the same.
 ZLUDA_STACK_PROFILE=native in the environment chooses a card for native.yml, without ZLUDA, and
 ZLUDA_STACK_PROFILE=webui one for webui.yml (webui-cpu.yml without a card).
 HSA_OVERRIDE_GFX_VERSION (such as 10.3.0) in the environment makes the card pass for another target.
@@ -267,11 +273,34 @@ write_env() {
     mv "$env_file.new" "$env_file"
 }
 
+# True when a card is a must: one is wanted, and the folder was not rendered for the CPU.
+needs_card() {
+    [ "$wanted" != none ] || return 1
+    [ -f "$folder/$compose_file" ] || [ ! -f "$folder/$cpu_file" ]
+}
+
+# The command that starts compose file $1, as the user can type it.
+start_of() {
+    case $folder in
+    *[!A-Za-z0-9_./-]*) echo "docker compose -f '$(echo "$folder/$1" | sed "s/'/'\\\\''/g")' up --build" ;;
+    *) echo "docker compose -f $folder/$1 up --build" ;;
+    esac
+}
+
+say_no_card() {
+    say "error: no AMD card that can be used is here, so $compose_file cannot run"
+    if [ -f "$folder/$cpu_file" ]; then
+        say "hint: Without a card: $(start_of $cpu_file)"
+    else
+        say "hint: Run this on the host with the card."
+    fi
+}
+
 # The next step with the first of these compose files that is here; a rendered folder has but one.
 say_next() {
     for name in "$@"; do
         [ -f "$folder/$name" ] || continue
-        say "next: docker compose -f $folder/$name up --build"
+        say "next: $(start_of "$name")"
         break
     done
 }
@@ -289,7 +318,8 @@ if [ $# -gt 0 ]; then
 fi
 read_profile
 read_override
-choose_card
+target='' render_node='' kernels='' override=''
+if [ "$wanted" != none ]; then choose_card; fi
 if [ -n "$target" ] && [ ! -e "$kfd" ]; then
     say "skipped: $target, since $kfd is missing"
     target=''
@@ -301,7 +331,10 @@ say "wrote $env_file; the API key is in $key_file"
 if [ -n "$target" ]; then
     say "card: $target at $render_node"
     say_next $compose_file $cpu_file
+elif needs_card; then
+    say_no_card
+    exit 4
 else
-    say "no AMD card that can be used is here, so $compose_file cannot run"
+    say "card: none"
     say_next $cpu_file
 fi

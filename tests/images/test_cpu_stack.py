@@ -21,7 +21,7 @@ IMAGES = {"model": "endpoint", "inference": "llama-cpu", "endpoint": "endpoint"}
 def stack(standin: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clone]:
     """The stack as `docker compose -f compose/cpu.yml up` leaves it."""
     clone = Clone(tmp_path_factory.mktemp("clone"), "cpu")
-    clone.host_env()
+    clone.host_env(ZLUDA_STACK_GPU="none")
     # One CPU variant instead of all, so that the first build takes minutes only.
     clone.change(standin_builds(standin_contexts(standin), IMAGES, CPU_VARIANTS="OFF"))
     up = clone.compose("up", "--detach", "--build", "--quiet-pull")

@@ -45,7 +45,7 @@ def stack(
 ) -> Iterator[Clone]:
     """The stack as `docker compose -f compose/webui-cpu.yml up` leaves it."""
     clone = Clone(tmp_path_factory.mktemp("clone"), "webui-cpu")
-    clone.host_env(ZLUDA_STACK_PROFILE="webui")
+    clone.host_env(ZLUDA_STACK_PROFILE="webui", ZLUDA_STACK_GPU="none")
     clone.setting("ZLUDA_STACK_WEBUI_PORT", str(free_port()))
     clone.setting("ZLUDA_STACK_CONTEXT", "2048")
     contexts = standin_contexts(standin) | source

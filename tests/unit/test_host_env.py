@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import shlex
 import shutil
 import stat
 import subprocess
@@ -15,7 +16,7 @@ import pytest
 from tests.unit.fake_host import CPU, RX_7900_XTX, FakeHost
 from tests.unit.planning import plan_for
 from zluda_stack.catalog.load import load
-from zluda_stack.errors import PlanRefused
+from zluda_stack.errors import ExitCode, PlanRefused
 from zluda_stack.host.kfd import gfx_name
 from zluda_stack.host.probe import probe
 from zluda_stack.plan.gpu_override import OVERRIDE
@@ -49,18 +50,31 @@ class Project:
         self.host.with_kfd().with_node(node, RX_7900_XTX | own, vram_bytes=gib * GIB)
         self.host.with_render_node(minor, gtt_bytes=None if gtt_gib is None else gtt_gib * GIB)
 
-    def run(self, shell: str = "sh", *, override: str = "", profile: str = "") -> str:
+    def run(
+        self, shell: str = "sh", *, override: str = "", profile: str = "", gpu: str = ""
+    ) -> str:
         """What the script says; it must succeed."""
-        done = self.start(shell, override=override, profile=profile)
+        done = self.start(shell, override=override, profile=profile, gpu=gpu)
         assert done.returncode == 0, done.stderr
         return done.stderr
 
+    def run_without_card(self, shell: str = "sh", *, override: str = "", profile: str = "") -> str:
+        """What the script says where a card is wanted and none can be used."""
+        done = self.start(shell, override=override, profile=profile)
+        assert done.returncode == ExitCode.HOST, done.stderr
+        return done.stderr
+
     def start(
-        self, shell: str = "sh", *arguments: str, override: str = "", profile: str = ""
+        self,
+        shell: str = "sh",
+        *arguments: str,
+        override: str = "",
+        profile: str = "",
+        gpu: str = "",
     ) -> subprocess.CompletedProcess[str]:
-        """Run the script with this HSA_OVERRIDE_GFX_VERSION and profile in the environment."""
+        """Run the script with this HSA_OVERRIDE_GFX_VERSION, profile and GPU in the environment."""
         own = {"HOST_ROOT": str(self.host.root), OVERRIDE: override}
-        own["ZLUDA_STACK_PROFILE"] = profile
+        own |= {"ZLUDA_STACK_PROFILE": profile, "ZLUDA_STACK_GPU": gpu}
         script = [shell, str(self.compose / "host-env.sh"), *arguments]
         return subprocess.run(
             script, env=os.environ | own, capture_output=True, text=True, check=False
@@ -82,7 +96,7 @@ def test_the_native_profile_takes_a_card_that_zluda_does_not_serve(
     project: Project, shell: str
 ) -> None:
     project.card(1, 128, 90010)
-    assert "gfx90a, which ZLUDA does not support" in project.run(shell)
+    assert "gfx90a, which ZLUDA does not support" in project.run_without_card(shell)
     assert "ZLUDA_STACK_GPU" not in project.env()
     said = project.run(shell, profile="native")
     assert "native.yml up --build" in said
@@ -175,11 +189,12 @@ def test_the_script_chooses_what_the_program_chooses(
 ) -> None:
     for number, (version, gib, gtt_gib) in enumerate(cards):
         project.card(number + 1, 128 + number, version, gib, gtt_gib)
-    project.run(override=override)
+    said = project.start(override=override).stderr
     environ = {"PATH": str(project.compose), OVERRIDE: override}
     facts = probe(None, environ, project.host.root)
     ours = ("HOST_", "ZLUDA_STACK_GPU", "ZLUDA_STACK_KERNEL", "ZLUDA_STACK_HSA")
     expected = plan_for(facts).host_environment
+    assert ("error: no AMD card" in said) == ("ZLUDA_STACK_GPU" not in expected)
     told = {key: value for key, value in project.env().items() if key != "HOST_ROOT"}
     assert {key: told[key] for key in told if key.startswith(ours)} == {
         key: expected[key] for key in expected if key.startswith(ours)
@@ -195,7 +210,7 @@ def test_a_target_without_kernels_gets_those_of_its_sibling(project: Project) ->
 
 def test_a_card_that_zluda_does_not_support_is_skipped_by_name(project: Project) -> None:
     project.card(1, 128, 90402)
-    said = project.run()
+    said = project.run_without_card()
     assert "skipped: gfx942" in said
     assert "cpu.yml" in said
     assert "ZLUDA_STACK_GPU" not in project.env()
@@ -206,7 +221,7 @@ def test_a_target_without_kernels_is_skipped_with_a_reason_of_its_own(
     project: Project, version: int
 ) -> None:
     project.card(1, 128, version)
-    said = project.run()
+    said = project.run_without_card()
     assert f"skipped: {gfx_name(version)}, for which rocBLAS has no kernels" in said
     assert "ZLUDA does not support" not in said
     assert "cpu.yml" in said
@@ -254,7 +269,7 @@ def test_an_override_that_cannot_serve_stops_the_script_and_the_program(
 def test_a_card_whose_device_node_is_missing_is_skipped(project: Project, missing: str) -> None:
     project.card(1, 128, 110000)
     (project.host.root / missing).unlink()
-    assert missing in project.run()
+    assert missing in project.run_without_card()
     assert "HOST_KFD_GID" not in project.env()
 
 
@@ -269,7 +284,7 @@ def test_the_script_names_every_target_as_the_program_does() -> None:
 
 
 def test_the_key_is_made_once_and_only_its_owner_can_read_it(project: Project) -> None:
-    project.run()
+    project.run(gpu="none")
     secret, hashes = (project.compose / "secrets" / name for name in ("api_key", "api_key_hashes"))
     key = secret.read_text().strip()
     assert key.startswith("zs-")
@@ -277,7 +292,7 @@ def test_the_key_is_made_once_and_only_its_owner_can_read_it(project: Project) -
     assert hashes.read_text().strip() == hashlib.sha256(key.encode()).hexdigest()
     assert stat.S_IMODE(secret.stat().st_mode) == 0o600
     assert stat.S_IMODE(hashes.stat().st_mode) == 0o644
-    project.run()
+    project.run(gpu="none")
     assert secret.read_text().strip() == key
 
 
@@ -285,15 +300,15 @@ def test_the_key_is_made_once_and_only_its_owner_can_read_it(project: Project) -
 def test_keys_that_were_added_stay_and_a_running_container_sees_the_same_file(
     project: Project, shell: str
 ) -> None:
-    project.run(shell)
+    project.run(shell, gpu="none")
     hashes = project.compose / "secrets/api_key_hashes"
     own, file = hashes.read_text(), hashes.stat().st_ino
     added = f"{'ab' * 32} name=laptop per-minute=9\n"
     hashes.write_text(own + added)
-    project.run(shell)
+    project.run(shell, gpu="none")
     assert (hashes.read_text(), hashes.stat().st_ino) == (own + added, file)
     (project.compose / "secrets/api_key").unlink()
-    project.run(shell)
+    project.run(shell, gpu="none")
     assert hashes.read_text().endswith("\n" + added)
     assert own not in hashes.read_text()  # the old key of the stack opens no more
 
@@ -306,7 +321,7 @@ def test_what_the_user_wrote_stays_and_what_the_host_lost_goes(project: Project)
             "HOST_RENDER_NODE_2=/dev/dri/renderD129\nZLUDA_STACK_PORT=9000\nZLUDA_STACK_ACCEPT_CUDA_EULA=yes\n"
         )
     shutil.rmtree(project.host.root)
-    project.run()
+    project.run_without_card()
     assert project.env() == {
         "ZLUDA_STACK_API_KEY_HASHES_FILE": "./secrets/api_key_hashes",
         "ZLUDA_STACK_UID": str(os.getuid()),
@@ -342,16 +357,64 @@ def test_an_argument_is_refused_before_anything_is_written(
 
 
 def test_only_a_compose_file_that_is_there_is_the_next_step(project: Project) -> None:
-    assert f"next: docker compose -f {project.compose}/cpu.yml up" in project.run()
+    said = project.run(gpu="none")
+    assert f"next: docker compose -f {project.compose}/cpu.yml up" in said
+    assert "next:" not in project.run_without_card()
     (project.compose / "cpu.yml").unlink()
-    assert "next:" not in project.run()
+    assert "cpu.yml" not in project.run_without_card()
     project.card(1, 128, 110000)
     assert f"next: docker compose -f {project.compose}/inference.yml up" in project.run()
     (project.compose / "inference.yml").rename(project.compose / "cpu.yml")
     assert f"next: docker compose -f {project.compose}/cpu.yml up" in project.run()
 
 
+@pytest.mark.parametrize("shell", SHELLS)
+@pytest.mark.parametrize(
+    ("profile", "wanted", "without"),
+    [
+        ("", "inference.yml", "cpu.yml"),
+        ("native", "native.yml", "cpu.yml"),
+        ("webui", "webui.yml", "webui-cpu.yml"),
+    ],
+)
+def test_a_wanted_card_that_is_not_here_is_an_error_and_no_card_wanted_is_none(
+    project: Project, shell: str, profile: str, wanted: str, without: str
+) -> None:
+    *_, error, hint = project.run_without_card(shell, profile=profile).splitlines()
+    assert error == f"error: no AMD card that can be used is here, so {wanted} cannot run"
+    assert hint.endswith(f": docker compose -f {project.compose}/{without} up --build")
+    assert "ZLUDA_STACK_GPU" not in project.env()
+    said = project.run(shell, profile=profile, gpu="none")
+    assert f"next: docker compose -f {project.compose}/{without} up" in said
+
+
+def test_who_wants_no_card_gets_none_though_one_is_here(project: Project) -> None:
+    project.card(1, 128, 110000)
+    project.run()
+    said = project.run(gpu="none")
+    assert "card: none" in said
+    assert "ZLUDA_STACK_GPU" not in project.env()
+    assert "HOST_RENDER_NODE" not in project.env()
+
+
+def test_a_folder_that_was_rendered_for_the_cpu_needs_no_card(project: Project) -> None:
+    for path in project.compose.glob("*.yml"):
+        if path.name != "cpu.yml":
+            path.unlink()
+    assert f"next: docker compose -f {project.compose}/cpu.yml up" in project.run()
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_the_next_step_can_be_typed_whatever_the_folder_is_called(
+    tmp_path: Path, shell: str
+) -> None:
+    project = Project(tmp_path / "it's my folder")
+    said = project.run(shell, gpu="none")
+    step = next(line for line in said.splitlines() if line.startswith("next: "))
+    assert shlex.split(step)[4] == f"{project.compose}/cpu.yml"
+
+
 def test_the_key_is_not_in_env_nor_said(project: Project) -> None:
-    said = project.run()
+    said = project.run(gpu="none")
     key = (project.compose / "secrets/api_key").read_text().strip()
     assert key not in said + (project.compose / ".env").read_text()

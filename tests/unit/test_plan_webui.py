@@ -113,6 +113,9 @@ def test_with_a_login_the_page_may_be_opened_to_the_network() -> None:
     assert plan.host_environment["ZLUDA_STACK_WEBUI_LOGIN_FILE"] == "/etc/page"
     secrets = yaml.safe_load(render_compose(plan))["secrets"]
     assert set(secrets) == {"api_key_hashes", "webui_login"}
+    # The script that finds the host's values does not know where a user keeps a file.
+    assert "zluda-stack render" in secrets["webui_login"]["file"]
+    assert "host-env.sh" in secrets["api_key_hashes"]["file"]
 
 
 def test_the_page_takes_the_next_free_port_and_keeps_its_own() -> None:

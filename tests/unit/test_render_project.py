@@ -124,7 +124,9 @@ def test_rendering_twice_changes_nothing(tmp_path: Path) -> None:
 def test_the_env_that_host_env_and_the_user_wrote_to_is_no_conflict(tmp_path: Path) -> None:
     env = tmp_path / "compose/.env"
     assert render("--gpu", "gfx1031", "--out", str(tmp_path)).code == ExitCode.OK
-    subprocess.run(["sh", tmp_path / "compose/host-env.sh"], check=True, capture_output=True)
+    script = ["sh", tmp_path / "compose/host-env.sh"]
+    without_card = {"ZLUDA_STACK_GPU": "none"}
+    subprocess.run(script, env=os.environ | without_card, check=True, capture_output=True)
     with env.open("a") as file:
         file.write(
             "# mine\nHTTPS_PROXY='http://proxy:1'\nZLUDA_STACK_PORT=1\nHOST_RENDER_NODE_2=/n\n"

@@ -23,7 +23,7 @@ from zluda_stack.plan.types import (
     ModelPlan,
     Service,
 )
-from zluda_stack.plan.variables import by_program, optional, required
+from zluda_stack.plan.variables import by_program, of_card, optional
 
 CPU_VOLUMES: tuple[str, ...] = ("models",)
 _CPU_START_S = 600
@@ -340,7 +340,7 @@ def _card(number: int, way: Way) -> str:
     """The variable that names the card of replica `number`."""
     name = _NAMES[way] + _suffix(number)
     # compose/host-env.sh knows the device nodes of one card.
-    return required(name) if number == 1 and way == "devices" else by_program(name)
+    return of_card(name) if number == 1 and way == "devices" else by_program(name)
 
 
 def _groups(number: int, entry: Passthrough) -> tuple[str, ...]:
@@ -350,7 +350,7 @@ def _groups(number: int, entry: Passthrough) -> tuple[str, ...]:
     # Compose refuses a gid that stands twice, and on most hosts both nodes have the same: then
     # the second variable is left out, and the own group of the image's user stands in its place.
     render = optional("HOST_RENDER_GID" + _suffix(number), _OWN_GID)
-    return (required("HOST_KFD_GID"), render)
+    return (of_card("HOST_KFD_GID"), render)
 
 
 def _cache(number: int) -> str:

@@ -12,7 +12,7 @@ from zluda_stack.errors import PlanRefused
 from zluda_stack.plan.combination import LLAMA, combination_of, components_of
 from zluda_stack.plan.profiles import traits
 from zluda_stack.plan.types import GpuDevice, ImagePlan
-from zluda_stack.plan.variables import optional, required
+from zluda_stack.plan.variables import of_card, optional
 from zluda_stack.plan.variant import Bases
 from zluda_stack.settings import Settings
 
@@ -93,7 +93,7 @@ def _inference(
     return structs.replace(
         _image("inference", "", components, bases),
         tag=_server_tag("inference", gpu.target, combination.mark),
-        compose_tag=_server_tag("inference", required("ZLUDA_STACK_GPU"), combination.mark),
+        compose_tag=_server_tag("inference", of_card("ZLUDA_STACK_GPU"), combination.mark),
         budgets=combination.budgets,
         arguments={
             "GFX_TARGET": gpu.target,
@@ -101,7 +101,7 @@ def _inference(
             "ACCEPT_CUDA_EULA": "yes" if settings.accept_cuda_eula else "",
         },
         compose_arguments={
-            "GFX_TARGET": required("ZLUDA_STACK_GPU"),
+            "GFX_TARGET": of_card("ZLUDA_STACK_GPU"),
             "KERNEL_TARGET": optional("ZLUDA_STACK_KERNEL_TARGET"),
             "ACCEPT_CUDA_EULA": optional("ZLUDA_STACK_ACCEPT_CUDA_EULA"),
         },
@@ -115,10 +115,10 @@ def _on_rocm(
     return structs.replace(
         _image(name, "", components, bases),
         tag=_server_tag(name, gpu.target),
-        compose_tag=_server_tag(name, required("ZLUDA_STACK_GPU")),
+        compose_tag=_server_tag(name, of_card("ZLUDA_STACK_GPU")),
         arguments={"GFX_TARGET": gpu.target, "KERNEL_TARGET": gpu.kernel_target or ""},
         compose_arguments={
-            "GFX_TARGET": required("ZLUDA_STACK_GPU"),
+            "GFX_TARGET": of_card("ZLUDA_STACK_GPU"),
             "KERNEL_TARGET": optional("ZLUDA_STACK_KERNEL_TARGET"),
         },
     )

@@ -6,13 +6,14 @@ import yaml
 
 from zluda_stack.plan.profiles import traits
 from zluda_stack.plan.types import HealthCheck, ImagePlan, Plan, Service
-from zluda_stack.plan.variables import required
+from zluda_stack.plan.variables import by_program, required
 
 _HEADER = """\
 # Rendered by zluda-stack; `zluda-stack render` writes it again.
 # What only the host knows comes from .env beside this file.
 """
 _PROJECT = "zluda-stack"
+_KEY_HASHES = "api_key_hashes"
 # 30 MB a container: what a server writes in days.
 _LOGGING = {"driver": "json-file", "options": {"max-size": "10m", "max-file": "3"}}
 
@@ -37,13 +38,19 @@ def render_compose(plan: Plan) -> str:
         "services": builds | services,
         "volumes": {volume: {} for volume in plan.volumes},
         "secrets": {
-            secret: {"file": required(f"ZLUDA_STACK_{secret.upper()}_FILE")}
+            secret: {"file": _file_of(secret)}
             for service in plan.services
             for secret in service.secrets
         },
     }
     filled = {key: value for key, value in document.items() if value}
     return _HEADER + yaml.dump(filled, Dumper=_Dumper, sort_keys=False, width=1000)
+
+
+def _file_of(secret: str) -> str:
+    """The variable with its path. compose/host-env.sh makes keys, and knows no files of a user."""
+    told = required if secret == _KEY_HASHES else by_program
+    return told(f"ZLUDA_STACK_{secret.upper()}_FILE")
 
 
 class _Dumper(yaml.SafeDumper):
