@@ -8,7 +8,6 @@ import click
 
 from zluda_stack.cli import build_cost, context, output
 from zluda_stack.cli.options import json_option, settings_options
-from zluda_stack.errors import HostProblem
 from zluda_stack.program import as_typed
 
 if TYPE_CHECKING:
@@ -23,7 +22,7 @@ def plan(ctx: click.Context, flags: dict[str, object], *, as_json: bool) -> None
     """Show what `up` would do on this machine, and why. Nothing is started or built."""
     from zluda_stack.plan.types import to_json
 
-    resolved = _with_certificate(ctx, resolve(ctx, flags))
+    resolved = with_own_files(ctx, resolve(ctx, flags))
     if as_json:
         click.echo(to_json(resolved).decode(), nl=False)
     else:
@@ -39,21 +38,15 @@ def resolve(ctx: click.Context, flags: dict[str, object]) -> Plan:
     return decide(context.facts(ctx, configured.settings), configured, context.catalog())
 
 
-def _with_certificate(ctx: click.Context, plan: Plan) -> Plan:
-    """`plan` with what is wrong with its TLS files, which no facts of a machine hold."""
-    if plan.endpoint.tls is None or context.is_replay(ctx):
+def with_own_files(ctx: click.Context, plan: Plan) -> Plan:
+    """`plan` with what is wrong with its user's own files, which no facts of a machine hold."""
+    if context.is_replay(ctx):
         return plan
     from msgspec import structs
 
-    from zluda_stack.plan.types import Notice
-    from zluda_stack.tls import require_usable
+    from zluda_stack.own_files import lacks
 
-    try:
-        require_usable(plan.endpoint)
-    except HostProblem as problem:
-        lack = Notice(code="tls", message=problem.message, hint=problem.hint)
-        return structs.replace(plan, unmet=(*plan.unmet, lack))
-    return plan
+    return structs.replace(plan, unmet=(*plan.unmet, *lacks(plan)))
 
 
 def _print_build(ctx: click.Context, plan: Plan) -> None:

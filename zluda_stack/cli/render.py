@@ -10,7 +10,7 @@ import click
 
 from zluda_stack.cli import context, output
 from zluda_stack.cli.options import Folder, dry_run_option, json_option, settings_options
-from zluda_stack.cli.plan import resolve
+from zluda_stack.cli.plan import resolve, with_own_files
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -51,7 +51,7 @@ def render(
     else:
         plan = resolve(ctx, flags)
         files = _files(ctx, flags, plan)
-        for notice in plan.warnings + plan.unmet:
+        for notice in plan.warnings + with_own_files(ctx, plan).unmet:
             output.warn(notice.message, notice.hint)
     if dry_run:
         written: Sequence[Path] = [out / path for path in files]

@@ -56,6 +56,7 @@ def up(
     of one that runs is said before.
     """
     from zluda_stack.engines import engine_for, require_same_engine
+    from zluda_stack.own_files import require_usable
     from zluda_stack.plan.resolve import require_runnable
 
     with _hint_on_interrupt(flags):
@@ -65,7 +66,7 @@ def up(
             output.warn(warning.message, warning.hint)
         require_runnable(plan)
         if not context.is_replay(ctx):
-            _require_certificate(plan)
+            require_usable(plan)
         engine = engine_for(plan.engine)
         before = None if context.is_replay(ctx) else replacing.replaced(plan, engine)
         if before is not None:
@@ -95,6 +96,7 @@ def restart(
 ) -> None:
     """Stop the stack and start it as it was."""
     from zluda_stack.engines import claims, engine_for, saved_plan
+    from zluda_stack.own_files import require_usable
 
     if not dry_run:
         context.refuse_replay(ctx, "restart")
@@ -105,12 +107,12 @@ def restart(
             raise _nothing_to_restart(name)
         engine = engine_for(plan.engine)
         (output.note if as_json else output.heading)(plan.headline)
+        require_usable(plan)
         if dry_run:
             if not as_json:
                 output.say(f"# stop {name}")
             _print_dry_run(plan, engine, None, is_up=False, as_json=as_json)
             return
-        _require_certificate(plan)
         ctx.with_resource(claims.claim(name, plan.endpoint.port))
         with output.progress() as progress:
             engine.down(name, progress)
@@ -235,14 +237,6 @@ def _plan(ctx: click.Context, flags: dict[str, object], *, dry_run: bool) -> Pla
         plan = resolve(ctx, flags)
         ctx.with_resource(claims.claim(plan.name, plan.endpoint.port))
     return plan
-
-
-def _require_certificate(plan: Plan) -> None:
-    """Raises HostProblem when the plan's certificate, if it has one, cannot be used."""
-    if plan.endpoint.tls is not None:
-        from zluda_stack.tls import require_usable
-
-        require_usable(plan.endpoint)
 
 
 def _nothing_to_restart(name: str) -> EngineFailure:
