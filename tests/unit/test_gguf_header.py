@@ -110,7 +110,7 @@ def test_a_missing_file_a_folder_and_other_files_have_a_problem(tmp_path: Path) 
         for name in ("none.gguf", ".", "page.gguf", "empty.gguf", "pointer.gguf", "nul\0.gguf")
     }
     assert problems["none.gguf"] == "No such file or directory"
-    assert problems["."] == "it is not a regular file"
+    assert problems["."] == "it is a folder, and a model is a .gguf file"
     assert problems["page.gguf"] == problems["empty.gguf"] == "it is not a GGUF file"
     assert "git lfs pull" in (problems["pointer.gguf"] or "")
     assert problems["nul\0.gguf"]

@@ -130,9 +130,6 @@ def test_models_that_fit_without_some_of_their_experts_are_named() -> None:
     )
     assert "qwen3-coder-30b-a3b" in named
     assert "qwen3-4b" not in named
-    told = run("models", "explain", "qwen3-coder-30b-a3b", "--vram", "12G").out
-    layers = found["qwen3-coder-30b-a3b"]["layers"]
-    assert f"fits with the experts of {layers} layers left in the machine's memory" in told
 
 
 def test_a_model_without_tools_is_of_no_use_to_a_client_that_needs_them() -> None:
@@ -143,8 +140,9 @@ def test_a_model_without_tools_is_of_no_use_to_a_client_that_needs_them() -> Non
 
 
 def test_a_card_that_is_too_small_is_of_no_use_to_any_client() -> None:
-    told = run("models", "explain", "gpt-oss-120b", "--vram", "24G", "--json").json
+    told = run("models", "explain", "gpt-oss-120b", "--vram", "1G", "--json").json
     assert told["use"]["cards"][0]["longest_context"] is None
+    assert told["use"]["cards"][0]["planned"] is None
     assert {use["why"] for use in told["use"]["uses"]} == {"it does not fit"}
 
 

@@ -11,7 +11,10 @@ from zluda_stack.errors import HostProblem, UsageError
 from zluda_stack.units import amount
 
 if TYPE_CHECKING:
+    from zluda_stack.catalog.schema import Gpu
     from zluda_stack.models.fit_report import CardMemory
+    from zluda_stack.plan.gpu_card import Card
+    from zluda_stack.settings import Configured
 
 _MOST = 1 << 50
 _MOST_CONTEXT = 1 << 24
@@ -52,55 +55,108 @@ tokens_option = click.option(
 )
 
 
-def cards(ctx: click.Context, gpu: str | None, vram: int | None) -> list[CardMemory]:
-    """The card that was described, or those of this machine.
+def cards(
+    ctx: click.Context, configured: Configured, gpu: str | None, vram: int | None
+) -> list[CardMemory]:
+    """The card that was described, or those of this machine, for the profile of `configured`.
 
     Raises UsageError for a target that is not known, HostProblem where there is no such card.
     """
-    found = known_cards(ctx, gpu, vram)
+    found = known_cards(ctx, configured, gpu, vram)
     if found:
         return found
-    what = "card" if gpu is None else f"{_target(gpu)} card"
+    what = "card" if gpu is None else f"{_known(gpu).target} card"
     raise HostProblem(
         f"this machine has no {what} whose memory is known",
         "Name the memory of the card that you think of: --vram 24G",
     )
 
 
-def known_cards(ctx: click.Context, gpu: str | None, vram: int | None) -> list[CardMemory]:
+def known_cards(
+    ctx: click.Context, configured: Configured, gpu: str | None, vram: int | None
+) -> list[CardMemory]:
     """As `cards`, but an empty list where there is no such card."""
+    known = None if gpu is None else _known(gpu)
+    if vram is None:
+        return _own_cards(ctx, configured, None if known is None else known.target)
+    return [_described(configured, known, vram)]
+
+
+def slots(configured: Configured) -> int:
+    """How many requests the server that a plan takes works on at once; they share its context."""
+    from zluda_stack.plan.combination import combination_of, server_of
+
+    catalog = context.catalog()
+    return server_of(catalog, combination_of(catalog, configured.settings)).slots
+
+
+def unable(configured: Configured, architecture: str) -> str | None:
+    """The server that a plan takes where it cannot load models of `architecture`, else None."""
+    from zluda_stack.plan.combination import unable
+
+    found = unable(context.catalog(), configured.settings, architecture)
+    return None if found is None else found.title
+
+
+def _described(configured: Configured, known: Gpu | None, vram: int) -> CardMemory:
+    """A card that is not here, of a target that may be `known`."""
     from zluda_stack.models.fit_report import CardMemory
 
-    target = None if gpu is None else _target(gpu)
-    if vram is None:
-        return _own_cards(ctx, target)
-    return [CardMemory(label=target or "a card", memory=vram)]
+    if known is None:
+        return CardMemory(label="a card", memory=vram)
+    overridden = bool(configured.settings.hsa_override)
+    return CardMemory(
+        label=known.target,
+        memory=vram,
+        unserved=_unserved(configured, known, overridden=overridden),
+    )
 
 
-def _target(gpu: str) -> str:
+def _unserved(configured: Configured, known: Gpu, *, overridden: bool) -> str | None:
+    from zluda_stack.plan.gpu_target import unserved
+
+    profile = configured.settings.profile
+    return unserved(known, context.catalog(), overridden=overridden, profile=profile)
+
+
+def _known(gpu: str) -> Gpu:
     from zluda_stack.catalog.nearest import find_gpu, suggest_gpu
 
     catalog = context.catalog()
     known = find_gpu(catalog, gpu)
     if known is not None:
-        return known.target
+        return known
     near = ", ".join(found.target for found in suggest_gpu(catalog, gpu))
     hint = f"Did you mean {near}? " if near else ""
     raise UsageError(f"no GPU named {gpu!r} is known", f"{hint}`zluda-stack gpus` lists yours.")
 
 
-def _own_cards(ctx: click.Context, target: str | None) -> list[CardMemory]:
+def _own_cards(ctx: click.Context, configured: Configured, target: str | None) -> list[CardMemory]:
     from zluda_stack.models.fit_report import CardMemory
     from zluda_stack.plan.gpu_card import cards_of
+    from zluda_stack.plan.gpu_memory import free_bytes
 
-    configured = context.configured(ctx, {})
     facts = context.facts(ctx, configured.settings)
-    return [
-        CardMemory(
-            label=f"{card.index}: {card.label}",
-            memory=card.memory_bytes,
-            used=0 if card.integrated else card.facts.vram_used_bytes or 0,
+    found = []
+    for card in cards_of(facts, configured, context.catalog()):
+        memory = card.memory_bytes
+        free = free_bytes(facts, card, configured.settings.name)
+        if memory is None or free is None or target not in {None, card.facts.gfx_target}:
+            continue
+        found.append(
+            CardMemory(
+                label=f"{card.index}: {card.label}",
+                memory=memory,
+                used=memory - free,
+                machine=facts.memory_bytes,
+                shared=card.integrated,
+                unserved=_why_not(configured, card),
+            )
         )
-        for card in cards_of(facts, configured, context.catalog())
-        if card.memory_bytes is not None and target in {None, card.facts.gfx_target}
-    ]
+    return found
+
+
+def _why_not(configured: Configured, card: Card) -> str | None:
+    if card.trouble is None or card.known is None:
+        return card.trouble and f"{card.trouble}."
+    return _unserved(configured, card.known, overridden=card.overridden)

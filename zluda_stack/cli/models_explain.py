@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from shlex import quote
 from typing import TYPE_CHECKING
 
 import click
@@ -10,13 +11,16 @@ from zluda_stack.cli import cards, context, output
 from zluda_stack.cli.explain import as_facts, print_explanation
 from zluda_stack.cli.model_names import complete_model
 from zluda_stack.cli.options import json_option, settings_options
+from zluda_stack.errors import UsageError
+from zluda_stack.program import program
 from zluda_stack.units import gibibytes
 
 if TYPE_CHECKING:
     from zluda_stack.catalog.schema import Model
-    from zluda_stack.models.explained import Explained, OnCard
+    from zluda_stack.models.client_use import ClientUse
+    from zluda_stack.models.explained import Explained, OnCard, Planned
     from zluda_stack.models.fit_report import CardMemory
-    from zluda_stack.settings import Profile
+    from zluda_stack.settings import Configured
 
 
 @click.command()
@@ -42,29 +46,44 @@ def explain(
     """
     from zluda_stack.catalog import explain as explaining
     from zluda_stack.models.listing import find_model
+    from zluda_stack.plan.model import names_a_file
 
+    if names_a_file(name):
+        raise UsageError(
+            f"{name} is a path, and what is known of a model is in the catalogue, by its name",
+            f"`{program()} models fit {quote(name)}` computes what a GGUF file takes.",
+        )
     model = find_model(context.catalog(), name)
     known = explaining.explain(context.catalog(), model.name)
-    profile = context.configured(ctx, flags).settings.profile
-    found = _explained(model, cards.known_cards(ctx, gpu, vram), profile)
+    configured = context.configured(ctx, flags)
+    asked = cards.known_cards(ctx, configured, gpu, vram)
+    found = _explained(model, asked, configured)
     if as_json:
         output.print_json({**as_facts(known), "use": found})
         return
     print_explanation(known)
-    _print(model, found)
+    profile = f" --profile {flags['profile']}" if "profile" in flags else ""
+    _print(model, found, f"{program()} up --model {model.name}{profile}")
 
 
-def _explained(model: Model, asked: list[CardMemory], profile: Profile) -> Explained:
+def _explained(model: Model, asked: list[CardMemory], configured: Configured) -> Explained:
     from zluda_stack import paths
     from zluda_stack.models.at_hand import architecture_at_hand
-    from zluda_stack.models.explained import explained
+    from zluda_stack.models.explained import How, explained
     from zluda_stack.models.store import Store
 
     architecture = architecture_at_hand(model, Store(paths.model_store()).find(model.name))
-    return explained(context.catalog(), model, architecture, asked, profile)
+    settings = configured.settings
+    how = How(
+        profile=settings.profile,
+        slots=cards.slots(configured),
+        context=settings.context,
+        unable=None if architecture is None else cards.unable(configured, architecture.name),
+    )
+    return explained(context.catalog(), model, architecture, asked, how)
 
 
-def _print(model: Model, found: Explained) -> None:
+def _print(model: Model, found: Explained, command: str) -> None:
     if model.sha256 is None and model.hub is not None:
         output.say("What is unverified of its files is read from the hub at the first pull.")
     output.say()
@@ -72,22 +91,48 @@ def _print(model: Model, found: Explained) -> None:
         columns = ("card", "free", "takes at least", "longest context")
         output.table(columns, [_card_row(card) for card in found.cards])
         for card in found.cards:
-            _print_outside(card)
+            _print_planned(card, command)
     else:
         output.say("This machine has no card whose memory is known; --vram 24G describes one.")
     output.say()
-    rows = [(use.title, str(use.context_floor), use.why or "yes") for use in found.uses]
+    rows = [(use.title, str(use.context_floor), _can_use(use)) for use in found.uses]
     output.table(("client", "needs", "can use it"), rows)
 
 
-def _print_outside(card: OnCard) -> None:
-    """What it takes to serve a model with experts on a card that does not hold all of it."""
-    outside = card.experts_outside
-    if outside is not None:
+def _can_use(use: ClientUse) -> str:
+    return use.why or f"yes, {use.how}".removesuffix(", ")
+
+
+def _print_planned(card: OnCard, command: str) -> None:
+    """What `command` makes of the model on that card, as `plan` tells it."""
+    if card.unserved is not None:
+        output.say(f"{card.card}: {card.unserved}")
+    planned = card.planned
+    if planned is None:
+        return
+    output.say(
+        f"{card.card}: `{command}` takes a context of {planned.context} tokens in batches of "
+        f"{planned.batch}{_left_out(planned)}, and {gibibytes(planned.total)} of the card."
+    )
+    if planned.spare:
         output.say(
-            f"{card.card}: a coding client's prompt fits with the experts of {outside.layers} "
-            f"layers left in the machine's memory ({gibibytes(outside.host)})."
+            f"{planned.spare >> 20} MiB are left to other programs then; with --context all "
+            "of the card counts."
         )
+
+
+def _left_out(planned: Planned) -> str:
+    if planned.experts_outside:
+        return (
+            f", with the experts of {planned.experts_outside} of {planned.layers} layers in the "
+            f"machine's memory ({gibibytes(planned.host)})"
+        )
+    if planned.gpu_layers < planned.layers:
+        return (
+            f", with {planned.gpu_layers} of {planned.layers} layers on the card and the others "
+            f"left to the CPU ({gibibytes(planned.host)})"
+        )
+    return ""
 
 
 def _card_row(card: OnCard) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -37,8 +38,7 @@ _ATTENTION = {"plain": "without FlashAttention", "flash": "with FlashAttention"}
 @click.option(
     "--slots",
     type=click.IntRange(1, 64),
-    default=4,
-    help="Requests at a time; they share the context.",
+    help="Requests at a time, which share the context; else as the server has them.",
 )
 @settings_options("profile")
 @json_option
@@ -63,13 +63,17 @@ def fit(
     from zluda_stack.models.flash import as_served
 
     shape = _shape(model)
-    profile = context.configured(ctx, flags).settings.profile
-    asked = as_served(shape, _serving(shape, model, serving), profile)
-    report = fit_report(model, shape, asked, cards.cards(ctx, gpu, vram))
+    configured = context.configured(ctx, flags)
+    serving["slots"] = serving["slots"] or cards.slots(configured)
+    asked = as_served(shape, _serving(shape, model, serving), configured.settings.profile)
+    report = fit_report(model, shape, asked, cards.cards(ctx, configured, gpu, vram))
     if as_json:
         output.print_json(report)
         return
     _print(report)
+    server = cards.unable(configured, shape.name)
+    if server is not None:
+        output.note(f"{server} cannot load {shape.name} models.")
 
 
 def _shape(name: str) -> Architecture:
@@ -90,6 +94,9 @@ def _shape(name: str) -> Architecture:
     stored = Store(paths.model_store()).find(name)
     if stored is not None:
         return known_architecture(stored)
+    # os.path takes any name, where Path would raise for one that is too long for a file's.
+    if name not in context.catalog().models and os.path.exists(name):  # noqa: PTH110
+        return known_architecture(Path(name).absolute())
     model = find_model(context.catalog(), name)
     published = architecture_of(model)
     if published is not None and model.shape is not None:
@@ -139,6 +146,8 @@ def _print(report: FitReport) -> None:
     columns = ("card", "memory", "free", "fits", "batch", "longest context", "layers")
     output.table(columns, [_cells(report, card) for card in report.cards])
     for card in report.cards:
+        if card.unserved is not None:
+            output.say(f"{card.card}: {card.unserved}")
         _print_outside(report, card)
     if not report.compared:
         output.note(
@@ -168,7 +177,8 @@ def _print_outside(report: FitReport, card: CardFit) -> None:
     output.say(
         f"{card.card}: it fits with the experts of {outside.layers} of {report.layers} layers in "
         f"the machine's memory, which holds {_gib(outside.host)} then, and the card "
-        f"{_gib(outside.total)} with batches of {outside.batch}."
+        f"{_gib(outside.total)} with batches of {outside.batch}: as with `up --context "
+        f"{report.context}`."
     )
 
 

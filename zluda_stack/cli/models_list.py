@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from zluda_stack.models.fit_report import CardMemory
     from zluda_stack.models.listing import ListedModel
     from zluda_stack.models.store import Store
-    from zluda_stack.settings import Profile
+    from zluda_stack.settings import Configured
 
 _YES_NO = {True: "yes", False: "no", None: "unknown"}
 _GIGABYTE = 10**9
@@ -53,8 +53,9 @@ def list_(
 
     store = Store(paths.model_store())
     if fits:
-        profile = context.configured(ctx, flags).settings.profile
-        _list_fitting(store, cards.cards(ctx, gpu, vram), tokens, profile, as_json=as_json)
+        configured = context.configured(ctx, flags)
+        asked = cards.cards(ctx, configured, gpu, vram)
+        _list_fitting(store, asked, tokens, configured, as_json=as_json)
         return
     if flags or any(given is not None for given in (gpu, vram, tokens)):
         raise UsageError(
@@ -97,22 +98,30 @@ def _list_fitting(
     store: Store,
     asked: list[CardMemory],
     tokens: int | None,
-    profile: Profile,
+    configured: Configured,
     *,
     as_json: bool,
 ) -> None:
     from zluda_stack.models.at_hand import architectures_at_hand
     from zluda_stack.models.client_use import agent_floor
     from zluda_stack.models.fit_list import models_on_card
+    from zluda_stack.plan.combination import offered
 
-    catalog = context.catalog()
+    everything = context.catalog()
+    catalog = offered(everything, configured.settings)
     wish = tokens or agent_floor(catalog)
     known = architectures_at_hand(catalog, store)
-    found = [models_on_card(catalog, known, card, wish, profile) for card in asked]
+    profile, slots = configured.settings.profile, cards.slots(configured)
+    found = [
+        models_on_card(catalog, known, card, wish, profile=profile, slots=slots) for card in asked
+    ]
     if as_json:
         output.print_json(found)
         return
     because = "" if tokens else ", as a coding client needs"
+    if len(catalog.models) < len(everything.models):
+        few = len(everything.models) - len(catalog.models)
+        output.note(f"{few} models are left out, which the server of these settings cannot load.")
     for number, one in enumerate(found):
         if number:
             output.say()
@@ -122,10 +131,12 @@ def _list_fitting(
 def _print_card(found: ModelsOnCard, because: str) -> None:
     free = "" if found.free == found.memory else f", of which {gibibytes(found.free)} are free"
     output.heading(f"{found.card}: {gibibytes(found.memory)}{free}")
-    output.say(f"A context of {found.context} tokens{because}; {found.slots} slots share it.")
-    output.say(
-        f"By the {found.profile} profile, if that serves the card: `{program()} gpus` tells."
-    )
+    share = f"; {found.slots} slots share it" if found.slots > 1 else ""
+    output.say(f"A context of {found.context} tokens{because}{share}.")
+    serves = f"if that serves the card: `{program()} gpus` tells."
+    if found.unserved is not None:
+        serves = f"which does not serve the card: {found.unserved}"
+    output.say(textwrap.fill(f"By the {found.profile} profile, {serves}", width=80))
     columns = ("model", "params", "takes", "longest", "tools", "fits")
     output.table(columns, [_fit_row(line) for line in found.models])
     outside = [line.name for line in found.models if line.experts_outside is not None]

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from msgspec import Struct
 
-from zluda_stack.catalog.schema import Catalog, ClientMode, Model
+from zluda_stack.catalog.schema import Catalog, Client, ClientMode, Model
 
 
 class ClientUse(Struct, frozen=True, kw_only=True):
     """Whether a client in one of its modes can work with a model; `why` says why it cannot.
 
-    `context_floor` is what the mode needs, in tokens.
+    `context_floor` is what the mode needs, in tokens. `how` is what must be left to the machine for
+    that, empty where a card has all of the model.
     """
 
     client: str
@@ -19,22 +22,36 @@ class ClientUse(Struct, frozen=True, kw_only=True):
     context_floor: int
     works: bool
     why: str
+    how: str
 
 
-def client_uses(catalog: Catalog, model: Model, context: int | None) -> tuple[ClientUse, ...]:
-    """Every mode of every client, with `model` in `context` tokens (None: it fits with none)."""
+class InContext(Struct, frozen=True, kw_only=True):
+    """Whether a model is served with some context: `why` it is not, or `how` it is if not whole."""
+
+    why: str = ""
+    how: str = ""
+
+
+def client_uses(
+    catalog: Catalog, model: Model, served: Callable[[int], InContext]
+) -> tuple[ClientUse, ...]:
+    """Every mode of every client with `model`; `served` tells of a context in tokens."""
     return tuple(
-        ClientUse(
-            client=client.name,
-            mode=mode.name,
-            title=f"{client.title}, {mode.title}",
-            context_floor=mode.context_floor,
-            works=not _why_not(model, mode, context),
-            why=_why_not(model, mode, context),
-        )
+        _use(client, mode, _judged(model, mode, served))
         for client in catalog.clients.values()
         for mode in client.modes
     )
+
+
+def up_to(longest: int | None) -> Callable[[int], InContext]:
+    """What is served of a model that fits with `longest` tokens, None: with none."""
+
+    def served(context: int) -> InContext:
+        if longest is None:
+            return InContext(why="it does not fit")
+        return InContext(why=f"only {longest} tokens fit" if longest < context else "")
+
+    return served
 
 
 def agent_floor(catalog: Catalog) -> int:
@@ -43,11 +60,21 @@ def agent_floor(catalog: Catalog) -> int:
     return max((mode.context_floor for mode in modes if mode.needs_tools), default=0)
 
 
-def _why_not(model: Model, mode: ClientMode, context: int | None) -> str:
+def _use(client: Client, mode: ClientMode, found: InContext) -> ClientUse:
+    return ClientUse(
+        client=client.name,
+        mode=mode.name,
+        title=f"{client.title}, {mode.title}",
+        context_floor=mode.context_floor,
+        works=not found.why,
+        why=found.why,
+        how=found.how,
+    )
+
+
+def _judged(model: Model, mode: ClientMode, served: Callable[[int], InContext]) -> InContext:
     if mode.needs_tools and not model.tools:
-        return "the model calls no tools"
+        return InContext(why="the model calls no tools")
     if mode.context_floor > model.context_length:
-        return f"the model was trained for {model.context_length} tokens"
-    if context is None:
-        return "it does not fit"
-    return f"only {context} tokens fit" if context < mode.context_floor else ""
+        return InContext(why=f"the model was trained for {model.context_length} tokens")
+    return served(mode.context_floor)

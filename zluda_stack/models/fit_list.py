@@ -8,7 +8,7 @@ from msgspec import Struct, structs
 
 from zluda_stack.catalog.schema import Catalog, Model
 from zluda_stack.models.architecture import Architecture
-from zluda_stack.models.client_use import client_uses
+from zluda_stack.models.client_use import InContext, client_uses
 from zluda_stack.models.fit import BATCHES, Serving, needs
 from zluda_stack.models.fit_report import (
     CardMemory,
@@ -27,7 +27,8 @@ class ModelOnCard(Struct, frozen=True, kw_only=True):
     `fits` is whether it does with the context that was asked for, None where nobody knows; `why`
     is the reason when it is not so. `total` is what it takes of the card with that context, or
     with all of a shorter one that it was trained for; `experts_outside` is how it can be served
-    though it does not fit. `ways` are the modes of clients that it can serve, as client/mode.
+    though it does not fit. `ways` are the modes of clients, as client/mode, that it can serve with
+    all layers on the card, but for experts where need be.
     """
 
     name: str
@@ -47,11 +48,15 @@ class ModelOnCard(Struct, frozen=True, kw_only=True):
 
 
 class ModelsOnCard(Struct, frozen=True, kw_only=True):
-    """The answer of `models list --fits` for one card, sizes in bytes."""
+    """The answer of `models list --fits` for one card, sizes in bytes.
+
+    `unserved` is why the profile does not serve it, where it does not.
+    """
 
     card: str
     memory: int
     free: int
+    unserved: str | None
     context: int
     slots: int
     profile: Profile
@@ -63,14 +68,18 @@ def models_on_card(
     architectures: Mapping[str, Architecture | None],
     card: CardMemory,
     context: int,
+    *,
     profile: Profile = "translated",
+    slots: int = 4,
 ) -> ModelsOnCard:
     """Every model of the catalogue on `card` with `context` tokens, served by `profile`.
+
+    The context is shared by `slots` requests.
 
     Those that fit come first, of them those that call tools, the largest before the smaller; of
     those that do not fit the nearest comes first.
     """
-    serving = Serving(context=context)
+    serving = Serving(context=context, slots=slots)
     lines = []
     for name, model in catalog.models.items():
         shape = architectures[name]
@@ -80,6 +89,7 @@ def models_on_card(
         card=card.label,
         memory=card.memory,
         free=card.free,
+        unserved=card.unserved,
         context=context,
         slots=serving.slots,
         profile=profile,
@@ -108,7 +118,7 @@ def _line(
         chosen = structs.replace(asked, batch=batch or BATCHES[-1])
         total = needs(architecture, chosen).total
         longest = longest_context(architecture, asked, card.free)
-        outside = experts_outside(architecture, asked, card.free)
+        outside = experts_outside(architecture, asked, card)
     why = _why_not(model, serving.context, total, card)
     return ModelOnCard(
         name=model.name,
@@ -124,10 +134,30 @@ def _line(
         batch=batch,
         largest_context=longest,
         experts_outside=outside,
-        ways=tuple(
-            f"{use.client}/{use.mode}" for use in client_uses(catalog, model, longest) if use.works
-        ),
+        ways=_ways(catalog, model, architecture, asked, card),
     )
+
+
+def _ways(
+    catalog: Catalog,
+    model: Model,
+    architecture: Architecture | None,
+    serving: Serving,
+    card: CardMemory,
+) -> tuple[str, ...]:
+    def served(context: int) -> InContext:
+        return _on_card(architecture, structs.replace(serving, context=context), card)
+
+    uses = client_uses(catalog, model, served)
+    return tuple(f"{use.client}/{use.mode}" for use in uses if use.works)
+
+
+def _on_card(architecture: Architecture | None, serving: Serving, card: CardMemory) -> InContext:
+    if architecture is None:
+        return InContext(why="unknown until pulled")
+    whole = fitting_batch(architecture, serving, card.free) is not None
+    works = whole or experts_outside(architecture, serving, card) is not None
+    return InContext(why="" if works else "it does not fit")
 
 
 def _why_not(model: Model, context: int, total: int | None, card: CardMemory) -> str:

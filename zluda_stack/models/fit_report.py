@@ -22,11 +22,19 @@ from zluda_stack.models.fit import (
 
 
 class CardMemory(Struct, frozen=True, kw_only=True):
-    """A card to fit a model on; sizes in bytes, `used` what other programs hold of it."""
+    """A card to fit a model on; sizes in bytes, `used` what other programs hold of it.
+
+    `machine` is the memory of the machine that it is in, None where that is not known; with
+    `shared` the card's memory is a part of it. `unserved` says why the profile does not serve the
+    card, and what does; None where it serves it, and where nobody knows which card it is.
+    """
 
     label: str
     memory: int
     used: int = 0
+    machine: int | None = None
+    shared: bool = False
+    unserved: str | None = None
 
     @property
     def free(self) -> int:
@@ -54,6 +62,7 @@ class CardFit(Struct, frozen=True, kw_only=True):
     was asked for fits, None when none does; `largest_context` is in tokens, None when the model
     fits with none. `gpu_layers` is how many of the layers (the output is one more) fit at the
     context that was asked for; `experts_outside` how it is served there instead, where it can be.
+    `unserved` is the card's: why the profile does not serve it.
     """
 
     card: str
@@ -64,6 +73,7 @@ class CardFit(Struct, frozen=True, kw_only=True):
     largest_context: int | None
     gpu_layers: int | None
     experts_outside: ExpertsOutside | None
+    unserved: str | None
 
 
 class FitReport(Struct, frozen=True, kw_only=True):
@@ -118,21 +128,29 @@ def longest_context(model: Architecture, serving: Serving, memory: int) -> int |
     return largest_context(model, structs.replace(serving, batch=BATCHES[-1]), memory)
 
 
-def experts_outside(model: Architecture, serving: Serving, memory: int) -> ExpertsOutside | None:
-    """How a plan serves the model where `memory` bytes do not hold all of it.
+def experts_outside(
+    model: Architecture, serving: Serving, card: CardMemory
+) -> ExpertsOutside | None:
+    """How a plan serves the model where what is free of `card` does not hold all of it.
 
     As there the largest batch comes before fewer layers. None where all of it fits, where not even
-    this does, and for a model without experts.
+    this does, where the machine has no room for the rest, and for a model without experts.
     """
-    if fitting_batch(model, serving, memory) is not None:
+    if fitting_batch(model, serving, card.free) is not None:
         return None
     for batch in BATCHES:
         asked = structs.replace(serving, batch=batch)
-        count = fewest_experts_outside(model, asked, memory)
+        count = fewest_experts_outside(model, asked, card.free)
         if count is not None:
             found = needs(model, structs.replace(asked, cpu_moe=count))
-            return ExpertsOutside(layers=count, batch=batch, total=found.total, host=found.host)
+            if _machine_holds(found, card):
+                return ExpertsOutside(layers=count, batch=batch, total=found.total, host=found.host)
     return None
+
+
+def _machine_holds(found: Needs, card: CardMemory) -> bool:
+    on_card = found.total if card.shared else 0
+    return card.machine is None or found.host + on_card <= card.machine
 
 
 def _in_batch(model: Architecture, serving: Serving, batch: int) -> int:
@@ -151,5 +169,6 @@ def _card_fit(model: Architecture, serving: Serving, card: CardMemory) -> CardFi
         batch=batch,
         largest_context=longest_context(model, serving, card.free),
         gpu_layers=layers,
-        experts_outside=experts_outside(model, serving, card.free),
+        experts_outside=experts_outside(model, serving, card),
+        unserved=card.unserved,
     )

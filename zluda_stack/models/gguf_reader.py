@@ -118,6 +118,8 @@ def read(path: Path) -> Header:
     for one that cannot be opened.
     """
     information = path.stat()
+    if stat.S_ISDIR(information.st_mode):
+        raise BadGguf("it is a folder, and a model is a .gguf file")
     if not stat.S_ISREG(information.st_mode):
         raise BadGguf("it is not a regular file")
     with path.open("rb", buffering=_BUFFER) as handle:

@@ -104,21 +104,28 @@ def require_loadable(
 
     `local` is the file of the user's among them.
     """
-    combination = combination_of(catalog, settings)
-    known = server_of(catalog, combination).architectures
-    for model in models if known is not None else ():
+    for model in models:
         if model.catalogued is not None:
             architecture = _architecture(model.catalogued)
         else:
             architecture = local.architecture if local else None
-        if architecture not in (None, *(known or ())):
-            llama = components_of(catalog, combination)[LLAMA]
+        llama = unable(catalog, settings, architecture)
+        if llama is not None:
             raise PlanRefused(
                 f"{model.name} is of the architecture {architecture}, which {llama.title} cannot "
                 "load",
                 f"Choose another model, or other versions: --combination {_AUTO}. "
                 f"`zluda-stack explain {llama.name}` lists what it loads.",
             )
+
+
+def unable(catalog: Catalog, settings: Settings, architecture: str | None) -> Component | None:
+    """The model server of `settings` where it cannot load models of `architecture`, else None."""
+    combination = combination_of(catalog, settings)
+    known = server_of(catalog, combination).architectures
+    if known is None or architecture in (None, *known):
+        return None
+    return components_of(catalog, combination)[LLAMA]
 
 
 def _fitting(catalog: Catalog, settings: Settings) -> tuple[str, ...]:

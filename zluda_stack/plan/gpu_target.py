@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from zluda_stack.catalog.schema import Catalog, Gpu, NativePath, ZludaSupport
 from zluda_stack.plan.gpu_override import version_of
-from zluda_stack.plan.profiles import traits
+from zluda_stack.plan.profiles import PROFILES, traits
 from zluda_stack.settings import Profile
 
 
@@ -65,6 +65,25 @@ def native_way(gpu: Gpu) -> str:
     if gpu.native is NativePath.VULKAN:
         return "No ROCm kernels are left for this card: use llama.cpp's own Vulkan build."
     return "There is no known way to compute on this card."
+
+
+def unserved(
+    gpu: Gpu, catalog: Catalog, *, overridden: bool, profile: Profile = "translated"
+) -> str | None:
+    """Why cards of this target cannot be served, and what does, as sentences; None if they can."""
+    problem = hindrance(gpu, overridden=overridden, profile=profile)
+    if problem is None:
+        return None
+    if serves(profile, gpu):
+        return f"{problem}. {override_way(gpu, catalog)}"
+    others = [
+        f"--profile {other}"
+        for other in PROFILES
+        if hindrance(gpu, overridden=overridden, profile=other) is None
+    ]
+    if others:
+        return f"{problem}. What does: {' or '.join(others)}."
+    return f"{problem}. No profile does. {native_way(gpu)}"
 
 
 def supported(catalog: Catalog, profile: Profile = "translated") -> str:

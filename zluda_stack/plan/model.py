@@ -7,7 +7,7 @@ from pathlib import Path
 from msgspec import Struct, structs
 
 from zluda_stack.catalog.nearest import did_you_mean
-from zluda_stack.catalog.schema import Catalog, Defaults, Model
+from zluda_stack.catalog.schema import Catalog, Model
 from zluda_stack.errors import PlanRefused
 from zluda_stack.host.facts import HostFacts, LocalModelFacts
 from zluda_stack.models.architecture import Architecture
@@ -16,14 +16,17 @@ from zluda_stack.plan import model_words as words
 from zluda_stack.plan.clients import floors
 from zluda_stack.plan.combination import combination_of, server_of
 from zluda_stack.plan.default_model import largest_that_fits
-from zluda_stack.plan.model_fit import Fitted, Room, fit, longest_context
+from zluda_stack.plan.model_fit import (
+    SPARE,
+    Fitted,
+    Room,
+    fit_for_clients,
+    longest_context,
+    usual_context,
+)
 from zluda_stack.plan.model_on_cpu import little_free, memory_of, on_cpu
 from zluda_stack.plan.types import Decision, GpuDevice, ModelPlan, Notice
 from zluda_stack.settings import Configured, Settings
-
-# Left for other programs where nobody asked for a certain context: a desktop that opens one window
-# more must not stop the server, and what the driver itself takes was not measured on AMD's cards.
-_SPARE = 512 * 2**20
 
 
 class ModelChoice(Struct, frozen=True, kw_only=True):
@@ -50,7 +53,7 @@ class _Named(Struct, frozen=True, kw_only=True):
 
 def names_a_file(model: str) -> bool:
     """True when the setting `model` is the path of a GGUF file and not a name."""
-    return "/" in model or model.lower().endswith(".gguf")
+    return "/" in model or model in {".", ".."} or model.lower().endswith(".gguf")
 
 
 def choose_model(
@@ -108,7 +111,7 @@ def model_anywhere(facts: HostFacts, configured: Configured, catalog: Catalog) -
     Raises PlanRefused for an unknown name and an unusable file.
     """
     named = _find(facts, catalog, configured.settings.model or catalog.defaults.model)
-    return _plan(named, _usual(named, configured.settings.context, catalog.defaults))
+    return _plan(named, usual_context(configured.settings.context, named.trained, catalog))
 
 
 def _room(
@@ -127,7 +130,7 @@ def _room(
         cards=free,
         machine=machine,
         shared=shared,
-        spare=0 if settings.context else _SPARE,
+        spare=0 if settings.context else SPARE,
         profile=settings.profile,
         slots=slots,
     )
@@ -179,12 +182,6 @@ def _shape(named: _Named) -> Architecture | None:
     return named.shape if named.catalogued is None else architecture_of(named.catalogued)
 
 
-def _usual(named: _Named, wish: int | None, defaults: Defaults) -> int:
-    """The context that was asked for, else the ceiling, as far as the model was trained for it."""
-    context = wish or defaults.context_ceiling
-    return min(context, named.trained or context)
-
-
 def _as_wished(
     configured: Configured, catalog: Catalog, named: _Named, room: Room | None, because: str
 ) -> ModelChoice:
@@ -198,16 +195,15 @@ def _as_wished(
             f"context {wish} is longer than {named.name} was trained for ({trained} tokens)",
             f"Ask for at most {trained}, or choose a model that was trained for more.",
         )
-    longest = _usual(named, wish, catalog.defaults)
     shape = None if room is None else _shape(named)
     if room is None or shape is None:
-        model = _plan(named, longest)
+        model = _plan(named, usual_context(wish, trained, catalog))
         return ModelChoice(model=model, decisions=words.as_asked(configured, model, because))
-    least = [min(floor, longest) for floor in floors(catalog)]
-    fitted = fit(shape, wish, least, longest, room)
+    fitted = fit_for_clients(shape, trained, wish, catalog, room)
     if fitted is None:
         other = _other(named, catalog, room)
-        raise words.refusal(named.name, shape, wish or least[-1], room, other)
+        least = usual_context(wish or floors(catalog)[-1], trained, catalog)
+        raise words.refusal(named.name, shape, least, room, other)
     choice = _served(configured, named, fitted, room, because)
     return structs.replace(choice, warnings=_warnings(configured, catalog, named, fitted, room))
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from itertools import product
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
+from zluda_stack.catalog.schema import Catalog
 from zluda_stack.models.architecture import Architecture
 from zluda_stack.models.fit import (
     BATCHES,
@@ -22,7 +23,12 @@ from zluda_stack.models.fit import (
 )
 from zluda_stack.models.fit_split import needs_by_card
 from zluda_stack.models.flash import as_served
+from zluda_stack.plan.clients import floors as client_floors
 from zluda_stack.settings import Profile
+
+# Left for other programs where nobody asked for a certain context: a desktop that opens one window
+# more must not stop the server, and what the driver itself takes was not measured on AMD's cards.
+SPARE = 512 * 2**20
 
 
 class Room(Struct, frozen=True, kw_only=True):
@@ -56,12 +62,14 @@ class Fitted(Struct, frozen=True, kw_only=True):
 
     `gpu_layers` is None for all of them. `cpu_moe` is of how many layers, from the first on, the
     experts are in the machine's memory. `split` is how many layers each card has when one server
-    spreads the model over all cards, empty when each card has a server of its own.
+    spreads the model over all cards, empty when each card has a server of its own. `floor` is the
+    context, in tokens, that batch and `cpu_moe` were chosen for; None: `context` itself.
     """
 
     model: Architecture
     context: int
     batch: int
+    floor: int | None = None
     gpu_layers: int | None = None
     cpu_moe: int = 0
     split: tuple[int, ...] = ()
@@ -70,6 +78,24 @@ class Fitted(Struct, frozen=True, kw_only=True):
 
 Place = Callable[[Architecture, int, int], "Fitted | None"]
 """How a model with a context and a batch is put onto the cards; None where it does not fit."""
+
+
+def fit_for_clients(
+    model: Architecture, trained: int | None, wish: int | None, catalog: Catalog, room: Room
+) -> Fitted | None:
+    """How `model` is served in `room`: as `fit`, with what the clients of `catalog` need.
+
+    `trained` is the context that it was trained for, None where that is not known.
+    """
+    longest = usual_context(wish, trained, catalog)
+    least = [min(floor, longest) for floor in client_floors(catalog)]
+    return fit(model, wish, least, longest, room)
+
+
+def usual_context(wish: int | None, trained: int | None, catalog: Catalog) -> int:
+    """The context that was asked for, else the ceiling, as far as the model was trained for it."""
+    context = wish or catalog.defaults.context_ceiling
+    return min(context, trained or context)
 
 
 def fit(
@@ -238,14 +264,14 @@ def _longest(least: Fitted, longest: int, place: Place) -> Fitted:
     """`least` with the longest context that fits in the same batch, a multiple of CELLS."""
     most = place(least.model, longest, least.batch)
     if most is not None:
-        return most
+        return structs.replace(most, floor=least.context)
     low, high = least.context // CELLS, -(-longest // CELLS)
     best = least
     while high - low > 1:
         middle = (low + high) // 2
         tried = place(least.model, middle * CELLS, least.batch)
         low, high, best = (low, middle, best) if tried is None else (middle, high, tried)
-    return best
+    return structs.replace(best, floor=least.context)
 
 
 def _most_layers(model: Architecture, context: int, batch: int, room: Room) -> Fitted | None:

@@ -75,8 +75,8 @@ def in_room(
         _decision(configured, "context", str(fitted.context), context),
         Decision(what=MEMORY, value=gibibytes(fitted.needs.total), because=_parts(fitted, room)),
     ]
-    if fitted.batch != BATCHES[0]:
-        because = f"{BATCHES[0]} tokens of a prompt at a time leave too little memory"
+    if fitted.batch != BATCHES[0] or fitted.cpu_moe:
+        because = _why_the_batch(fitted)
         decided.append(Decision(what="batch", value=str(fitted.batch), because=because))
     if fitted.split:
         because = "no card holds it alone; one server has them all"
@@ -86,9 +86,29 @@ def in_room(
         because = "no more fit on the card; the others are left to the CPU"
         decided.append(Decision(what="layers", value=_layers(fitted), because=because))
     if fitted.cpu_moe:
-        because = "all else is on the card; these do not fit beside it"
+        because = (
+            f"all else is on the card; with fewer left out a context of {_floor(fitted)} tokens "
+            "does not fit in such batches"
+        )
         decided.append(Decision(what="experts outside", value=_experts(fitted), because=because))
     return tuple(decided)
+
+
+def _why_the_batch(fitted: Fitted) -> str:
+    """Why so many tokens of a prompt are computed at a time."""
+    if fitted.batch == BATCHES[0]:
+        return "the largest: what is left out is copied to the card once for each"
+    if fitted.gpu_layers is not None:
+        return f"more layers fit on the card than with {BATCHES[0]} tokens of a prompt at a time"
+    left_out = ", whatever is left out" if fitted.cpu_moe else ""
+    return (
+        f"a context of {_floor(fitted)} tokens does not fit with {BATCHES[0]} tokens of a prompt "
+        f"at a time{left_out}"
+    )
+
+
+def _floor(fitted: Fitted) -> int:
+    return fitted.floor or fitted.context
 
 
 def _layers(fitted: Fitted) -> str:
@@ -187,7 +207,7 @@ def _parts(fitted: Fitted, room: Room) -> str:
     told = ", ".join(f"{what} {size / 2**30:.1f}" for what, size in parts.items())
     estimate = "" if shape.name in COMPARED else f"; an estimate for {shape.name} models"
     fullest = " on the fullest card" if fitted.split else ""
-    return f"{told}{fullest}; {_free(room)}{estimate}"
+    return f"{told}{fullest}; {_free(room)}{_spare(room)}{estimate}"
 
 
 def _free(room: Room) -> str:
@@ -195,6 +215,14 @@ def _free(room: Room) -> str:
         return f"{gibibytes(room.least)} are free on the card"
     sizes = " and ".join(f"{size / 2**30:.1f}" for size in room.cards)
     return f"{sizes} GiB are free on the cards"
+
+
+def _spare(room: Room) -> str:
+    """What of the free memory no model gets."""
+    if not room.spare:
+        return ""
+    of_which = "of it" if len(room.cards) == 1 else "of each"
+    return f", {room.spare >> 20} MiB {of_which} left to other programs"
 
 
 def _other(name: str | None) -> str:

@@ -62,6 +62,9 @@ _TRAITS: dict[Profile, Traits] = {
 }
 
 
+PROFILES: tuple[Profile, ...] = tuple(_TRAITS)
+
+
 def traits(profile: Profile) -> Traits:
     """How `profile` differs from the others."""
     return _TRAITS[profile]

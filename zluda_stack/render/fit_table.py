@@ -10,7 +10,12 @@ from zluda_stack.catalog.schema import Catalog, Model
 from zluda_stack.models.architecture import Architecture
 from zluda_stack.models.client_use import agent_floor
 from zluda_stack.models.fit import COMPARED, Serving
-from zluda_stack.models.fit_report import experts_outside, fitting_batch, longest_context
+from zluda_stack.models.fit_report import (
+    CardMemory,
+    experts_outside,
+    fitting_batch,
+    longest_context,
+)
 from zluda_stack.models.flash import as_served
 from zluda_stack.models.on_host import has_experts_to_leave
 from zluda_stack.models.published import architecture_of
@@ -113,7 +118,8 @@ def _experts(catalog: Catalog, floor: int) -> str:
 def _left_out(shape: Architecture, floor: int) -> Iterator[str]:
     serving = as_served(shape, Serving(context=floor), "translated")
     for size in MEMORIES:
-        outside = experts_outside(shape, serving, size * _GIB)
+        card = CardMemory(label=f"{size} GiB", memory=size * _GIB)
+        outside = experts_outside(shape, serving, card)
         if outside is not None:
             yield str(outside.layers)
         else:
