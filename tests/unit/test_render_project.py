@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import stat
@@ -83,6 +84,86 @@ def test_a_file_where_the_folder_should_be_is_a_host_problem(tmp_path: Path) -> 
         write_project(FILES, tmp_path / "out")
 
 
+def names_in(folder: Path) -> set[str]:
+    return {str(path.relative_to(folder)) for path in folder.rglob("*")}
+
+
+def test_another_profile_in_the_same_folder_leaves_nothing_of_the_first(tmp_path: Path) -> None:
+    without_card = ("--engine", "docker", "--gpu", "none")
+    both, alone = tmp_path / "both", tmp_path / "alone"
+    assert render("--gpu", "gfx1100", "--out", str(both)).code == ExitCode.OK
+    (both / "images/zluda/notes.txt").write_text("mine\n")
+    before = names_in(both)
+    dry = render(*without_card, "--out", str(both), "--dry-run")
+    assert f"would be removed: {both}/compose/inference.yml\n" in dry.out
+    assert names_in(both) - before == set()
+    told = render(*without_card, "--out", str(both))
+    assert f"removed: {both}/compose/inference.yml\n" in told.out
+    assert render(*without_card, "--out", str(alone)).code == ExitCode.OK
+    mine = {"images/zluda", "images/zluda/notes.txt"}
+    assert names_in(both) == names_in(alone) | mine
+
+
+def test_json_names_what_was_removed_and_what_stays(tmp_path: Path) -> None:
+    assert render("--gpu", "gfx1100", "--out", str(tmp_path)).code == ExitCode.OK
+    with (tmp_path / "compose/selftest.yml").open("a") as file:
+        file.write("# mine\n")
+    told = render("--engine", "docker", "--gpu", "none", "--out", str(tmp_path), "--json")
+    assert str(tmp_path / "compose/inference.yml") in told.json["removed"]
+    assert told.json["left"] == ["compose/selftest.yml"]
+    assert (tmp_path / "compose/selftest.yml").exists()
+    again = render("--engine", "docker", "--gpu", "none", "--out", str(tmp_path), "--json")
+    assert again.json["removed"] == again.json["left"] == []
+
+
+def test_a_file_that_had_the_text_before_it_was_rendered_is_never_removed(tmp_path: Path) -> None:
+    (tmp_path / "two.sh").write_text(FILES["two.sh"])
+    write_project(FILES, tmp_path)
+    write_project({"three.txt": "three\n"}, tmp_path)
+    assert not (tmp_path / "a").exists()
+    assert (tmp_path / "two.sh").read_text() == FILES["two.sh"]
+
+
+def test_a_link_that_a_user_put_in_its_place_is_never_removed(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    write_project(FILES, out)
+    (out / "two.sh").rename(tmp_path / "kept.sh")
+    (out / "two.sh").symlink_to(tmp_path / "kept.sh")
+    write_project({"three.txt": "three\n"}, out)
+    assert (out / "two.sh").is_symlink()
+    assert (tmp_path / "kept.sh").exists()
+
+
+def test_a_record_that_names_files_elsewhere_removes_none(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    write_project(FILES, out)
+    victim = tmp_path / "victim"
+    victim.write_text("one\n")
+    record = out / ".zluda-stack-rendered.json"
+    for name in ("../victim", str(victim)):
+        record.write_text(record.read_text().replace("a/one.txt", name))
+        write_project({"three.txt": "three\n"}, out)
+        write_project(FILES, out)
+    assert victim.exists()
+
+
+def test_committed_files_stay_whatever_is_rendered_beside_them(tmp_path: Path) -> None:
+    assert render("--committed", "--out", str(tmp_path)).code == ExitCode.OK
+    before = names_in(tmp_path)
+    told = render("--engine", "docker", "--gpu", "none", "--out", str(tmp_path), "--force")
+    assert told.code == ExitCode.OK
+    assert before <= names_in(tmp_path)
+
+
+def test_what_an_older_version_rendered_is_still_known(tmp_path: Path) -> None:
+    write_project(FILES, tmp_path)
+    record = tmp_path / ".zluda-stack-rendered.json"
+    record.write_text(json.dumps(json.loads(record.read_text())["files"]))
+    write_project({"a/one.txt": "changed\n"}, tmp_path)
+    assert (tmp_path / "a/one.txt").read_text() == "changed\n"
+    assert (tmp_path / "two.sh").exists()
+
+
 def test_render_for_a_card_that_is_not_here_writes_all_its_files(tmp_path: Path) -> None:
     out = tmp_path / "out"
     outcome = render("--gpu", "gfx1100", "--out", str(out), "--json")
@@ -124,7 +205,7 @@ def test_rendering_twice_changes_nothing(tmp_path: Path) -> None:
 def test_the_env_that_host_env_and_the_user_wrote_to_is_no_conflict(tmp_path: Path) -> None:
     env = tmp_path / "compose/.env"
     assert render("--gpu", "gfx1031", "--out", str(tmp_path)).code == ExitCode.OK
-    script = ["sh", tmp_path / "compose/host-env.sh"]
+    script = ["sh", str(tmp_path / "compose/host-env.sh")]
     without_card = {"ZLUDA_STACK_GPU": "none"}
     subprocess.run(script, env=os.environ | without_card, check=True, capture_output=True)
     with env.open("a") as file:

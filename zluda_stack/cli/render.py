@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from zluda_stack.plan.types import Plan
+    from zluda_stack.render.project import Leftovers
 
 
 @click.command()
@@ -40,11 +41,13 @@ def render(
 ) -> None:
     """Write the Dockerfiles, what they copy, the compose files and their .env.
 
+    What an earlier render wrote into DIR and this one does not is removed, unless it was changed.
+
     Any machine can render for any card: zluda-stack render --gpu gfx1100 --out DIR
 
     Without a GPU: zluda-stack render --engine docker --gpu none --out DIR
     """
-    from zluda_stack.render.project import conflicts, write_project
+    from zluda_stack.render.project import Leftovers, conflicts, leftovers, write_project
 
     if committed:
         files = _committed(flags)
@@ -53,15 +56,16 @@ def render(
         files = _files(ctx, flags, plan)
         for notice in plan.warnings + with_own_files(ctx, plan).unmet:
             output.warn(notice.message, notice.hint)
+    over = Leftovers() if committed else leftovers(files, out)
     if dry_run:
         written: Sequence[Path] = [out / path for path in files]
         refused = () if force else conflicts(files, out)
     else:
-        written, refused = write_project(files, out, force=force), ()
+        written, refused = write_project(files, out, force=force, lasting=committed), ()
     if as_json:
-        output.print_json(
-            {"files": [str(file) for file in written], "refused": refused, "dry_run": dry_run}
-        )
+        facts = {"files": [str(file) for file in written], "refused": refused, "dry_run": dry_run}
+        removed = [str(out / path) for path in over.removable]
+        output.print_json(facts | {"removed": removed, "left": over.changed})
         return
     own = out / "zluda_stack"
     sources = [file for file in written if own in file.parents]
@@ -70,8 +74,25 @@ def render(
             output.say(str(file))
     if sources:
         output.say(f"{own} ({len(sources)} files, for the endpoint's image)")
+    _print_leftovers(over, out, dry_run=dry_run)
     for name in refused:
         output.warn(f"{out / name} would be refused: it was changed or is not ours", "Use --force.")
+
+
+def _print_leftovers(over: Leftovers, out: Path, *, dry_run: bool) -> None:
+    """What was rendered into `out` before and is not any more."""
+    verb = "would be removed" if dry_run else "removed"
+    own = [path for path in over.removable if path.startswith("zluda_stack/")]
+    for path in over.removable:
+        if path not in own:
+            output.say(f"{verb}: {out / path}")
+    if own:
+        output.say(f"{verb}: {out / 'zluda_stack'} ({len(own)} files)")
+    for path in over.changed:
+        output.warn(
+            f"{out / path} is of an earlier render and stays: it was changed since",
+            "Remove it when you do not need it.",
+        )
 
 
 def _files(ctx: click.Context, flags: dict[str, object], plan: Plan) -> dict[str, str]:

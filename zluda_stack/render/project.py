@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import stat
 from collections.abc import Iterable
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import msgspec
+from msgspec import Struct
 
 from zluda_stack.errors import HostProblem, PlanRefused, UsageError
 from zluda_stack.files import write_atomic
@@ -22,6 +24,26 @@ from zluda_stack.render.sources import read_source
 
 _RECORD = ".zluda-stack-rendered.json"
 _ENV = "compose/.env"
+
+
+class Leftovers(Struct, frozen=True, kw_only=True):
+    """What an earlier render wrote into a folder and the next one has not, as paths in it.
+
+    `removable` are as they were written; `changed` are others' work by now, and stay.
+    """
+
+    removable: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
+
+
+class _Record(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What was rendered into a folder: the sha256 of each file by its path.
+
+    `written` are those whose text was not there before, so that nobody else can miss them.
+    """
+
+    files: dict[str, str] = {}
+    written: tuple[str, ...] = ()
 
 
 def render_project(plan: Plan) -> dict[str, str]:
@@ -64,7 +86,7 @@ def conflicts(files: dict[str, str], out: Path) -> tuple[str, ...]:
 
     Never the .env: compose/host-env.sh and users are meant to write into it.
     """
-    record = _read_record(out)
+    record = _read_record(out).files
     return tuple(
         path
         for path, text in files.items()
@@ -73,11 +95,30 @@ def conflicts(files: dict[str, str], out: Path) -> tuple[str, ...]:
     )
 
 
-def write_project(files: dict[str, str], out: Path, *, force: bool = False) -> tuple[Path, ...]:
+def leftovers(files: dict[str, str], out: Path) -> Leftovers:
+    """What `write_project` with `files` would remove from `out`, and what it would leave there.
+
+    Never the .env, nor a file that had the same text before it was rendered. Raises HostProblem.
+    """
+    record = _read_record(out)
+    old = [path for path in record.written if path not in files and _is_inside(path)]
+    digests = {path: _digest_of_file(out / path) for path in old if path != _ENV}
+    there = [path for path, digest in digests.items() if digest is not None]
+    ours = [path for path in there if digests[path] == record.files.get(path)]
+    removable = tuple(path for path in ours if not (out / path).is_symlink())
+    return Leftovers(
+        removable=removable, changed=tuple(path for path in there if path not in removable)
+    )
+
+
+def write_project(
+    files: dict[str, str], out: Path, *, force: bool = False, lasting: bool = False
+) -> tuple[Path, ...]:
     """Write `files` under `out` and return the paths, in the order of `files`.
 
-    What an earlier render wrote is replaced; a .env keeps what others wrote into it, unless
-    `force`. Raises UsageError, before anything is written, when
+    What an earlier render wrote is replaced, and removed where `files` has it not (`leftovers`);
+    a .env keeps what others wrote into it, unless `force`. With `lasting` nothing is removed, nor
+    by a later render what this one writes. Raises UsageError, before anything is written, when
     a file there was changed or came from elsewhere, unless `force`; HostProblem when the folder
     cannot be written.
     """
@@ -87,14 +128,47 @@ def write_project(files: dict[str, str], out: Path, *, force: bool = False) -> t
             f"not written by zluda-stack, or changed since: {', '.join(foreign)} in {out}",
             "Choose another folder with --out, or overwrite them with --force.",
         )
+    over = Leftovers() if lasting else leftovers(files, out)
+    written = set()
     for path, text in files.items():
         if path == _ENV and not force and (out / path).exists():
             _update_env(out / path, text)
         elif _digest_of_file(out / path) != _digest(text):
             write_atomic(out / path, text, mode=0o755 if text.startswith("#!") else 0o644)
-    record = _read_record(out) | {path: _digest(text) for path, text in files.items()}
-    write_atomic(out / _RECORD, json.dumps(record, indent=2, sort_keys=True) + "\n")
+            written.add(path)
+    for path in over.removable:
+        _remove(out, path)
+    before = _read_record(out)
+    removable = set(before.written) - set(files) if lasting else {*before.written, *written}
+    digests = before.files | {path: _digest(text) for path, text in files.items()}
+    _write_record(out, digests, removable, gone={*over.removable, *over.changed})
     return tuple(out / path for path in files)
+
+
+def _write_record(out: Path, files: dict[str, str], written: set[str], *, gone: set[str]) -> None:
+    record = {
+        "files": {path: digest for path, digest in files.items() if path not in gone},
+        "written": sorted(written - gone),
+    }
+    write_atomic(out / _RECORD, json.dumps(record, indent=2, sort_keys=True) + "\n")
+
+
+def _remove(out: Path, path: str) -> None:
+    """Remove the file, and the folders of it that nothing is in any more."""
+    try:
+        (out / path).unlink(missing_ok=True)
+    except OSError as error:
+        raise HostProblem(
+            f"cannot remove {out / path}: {error.strerror}", "Check the folder's owner."
+        ) from error
+    with contextlib.suppress(OSError):  # something else is in it
+        for folder in PurePosixPath(path).parents[:-1]:
+            (out / folder).rmdir()
+
+
+def _is_inside(path: str) -> bool:
+    """False for a path that leads out of its folder, as no record of this program has one."""
+    return not PurePosixPath(path).is_absolute() and ".." not in PurePosixPath(path).parts
 
 
 def _update_env(path: Path, rendered: str) -> None:
@@ -109,12 +183,23 @@ def _update_env(path: Path, rendered: str) -> None:
         write_atomic(path, merged, mode=mode)
 
 
-def _read_record(out: Path) -> dict[str, str]:
-    """The sha256 of every file that was rendered into `out`; empty when nothing was."""
+def _read_record(out: Path) -> _Record:
+    """What was rendered into `out`; empty when nothing was."""
     try:
-        return msgspec.json.decode((out / _RECORD).read_bytes(), type=dict[str, str])
-    except (OSError, msgspec.DecodeError):
-        return {}
+        raw = (out / _RECORD).read_bytes()
+        return msgspec.json.decode(raw, type=_Record)
+    except OSError:
+        return _Record()
+    except msgspec.DecodeError:
+        return _old_record(raw)
+
+
+def _old_record(raw: bytes) -> _Record:
+    """A record from before it told what was `written`; empty when it is none at all."""
+    try:
+        return _Record(files=msgspec.json.decode(raw, type=dict[str, str]))
+    except msgspec.DecodeError:
+        return _Record()
 
 
 def _digest(text: str) -> str:
