@@ -14,6 +14,7 @@ from zluda_stack.catalog.load import load
 from zluda_stack.catalog.schema import NativePath
 from zluda_stack.doctor.types import Status
 from zluda_stack.models.published import architecture_of
+from zluda_stack.plan import Plan
 from zluda_stack.plan.combination import combination_of
 from zluda_stack.plan.gpu_target import lacks_kernels, serves
 from zluda_stack.plan.model_fit import Room, on_each
@@ -153,6 +154,30 @@ def test_attention_takes_less_where_the_hip_build_has_kernels_for_it(
     assert translated is not None
     assert native is not None
     assert (native.needs.total < translated.needs.total) is less
+
+
+def profile_of(plan: Plan) -> str:
+    """Why the plan says that it has the profile."""
+    (decision,) = (one for one in plan.decisions if one.what == "profile")
+    return decision.because
+
+
+@pytest.mark.parametrize("case", ["nothing-at-all", "rx-580-gfx803"])
+def test_a_profile_that_is_of_no_effect_without_a_card_is_told(case: str) -> None:
+    plan = plan_for(host(case), profile="native")
+    assert plan.gpu is None
+    (told,) = (one for one in plan.warnings if one.code == "profile-unused")
+    assert "the native profile was asked for, and it is of no effect" in told.message
+    assert plan.decisions[0].because in told.hint
+    assert profile_of(plan).endswith("it counts for a card, and here the CPU computes")
+
+
+def test_who_asked_for_the_cpu_too_is_not_warned_of_the_profile() -> None:
+    for wish in ({"gpu": "none"}, {"engine": "embedded"}):
+        plan = plan_for(machine(MI210), profile="native", **wish)
+        assert "profile-unused" not in [one.code for one in plan.warnings]
+        assert "it counts for a card" in profile_of(plan)
+    assert "profile-unused" not in [one.code for one in plan_for(host("nothing-at-all")).warnings]
 
 
 def test_the_profile_is_among_the_decisions_when_it_was_given() -> None:

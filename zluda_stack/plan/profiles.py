@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from zluda_stack.settings import Profile
+from zluda_stack.plan.types import Notice
+from zluda_stack.settings import Configured, Profile
 
 
 class Traits(Struct, frozen=True, kw_only=True):
@@ -63,6 +64,25 @@ _TRAITS: dict[Profile, Traits] = {
 
 
 PROFILES: tuple[Profile, ...] = tuple(_TRAITS)
+
+
+def unused(configured: Configured, because: str) -> tuple[Notice, ...]:
+    """That a profile was asked for, which counts for a card, where the CPU computes `because`.
+
+    Nothing where the CPU was asked for too: then nobody expects a card.
+    """
+    settings = configured.settings
+    cpu_asked_for = settings.gpu.strip().lower() == "none" or settings.engine == "embedded"
+    if not configured.given("profile") or cpu_asked_for or traits(settings.profile).has_page:
+        return ()
+    return (
+        Notice(
+            code="profile-unused",
+            message=f"the {settings.profile} profile was asked for, and it is of no effect: it "
+            "computes on a card, and here the CPU does",
+            hint=f"The reason: {because}. `zluda-stack doctor` says what this machine lacks.",
+        ),
+    )
 
 
 def traits(profile: Profile) -> Traits:

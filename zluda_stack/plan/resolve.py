@@ -22,7 +22,7 @@ from zluda_stack.plan.gpu_memory import described
 from zluda_stack.plan.images import cpu_images, gpu_images
 from zluda_stack.plan.models_by_card import choose_models, models_anywhere
 from zluda_stack.plan.passthrough import Passthrough, choose_passthrough
-from zluda_stack.plan.profiles import traits
+from zluda_stack.plan.profiles import traits, unused
 from zluda_stack.plan.types import Decision, EngineName, ModelPlan, Notice, Plan, catalogued
 from zluda_stack.plan.variant import choose_bases
 from zluda_stack.settings import Configured, Profile, Settings
@@ -73,7 +73,8 @@ def resolve(facts: HostFacts, configured: Configured, catalog: Catalog) -> Plan:
             endpoint.decision,
             *(() if own_page is None else (own_page.decision,)),
         ),
-        warnings=choice.warnings
+        warnings=(() if choice.gpus else unused(configured, choice.because))
+        + choice.warnings
         + chosen.warnings
         + little_disk(facts, settings, engine, catalogued(chosen.models))
         + entry.warnings
@@ -215,11 +216,16 @@ def _decisions(configured: Configured, choice: Choice, engine: EngineName) -> tu
 
     settings = configured.settings
     profiled = bool(choice.gpus) or traits(settings.profile).has_page
-    counts = {"profile": profiled, "combination": engine == "docker"}
+    without = {"profile": "" if profiled else "; it counts for a card, and here the CPU computes"}
+    counts = {"profile": True, "combination": engine == "docker"}
     return (
         Decision(what="engine", value=engine, because=because("engine", choice.because)),
         *(
-            Decision(what=key, value=getattr(settings, key), because=because(key, ""))
+            Decision(
+                what=key,
+                value=getattr(settings, key),
+                because=because(key, "") + without.get(key, ""),
+            )
             for key, here in counts.items()
             if here and configured.given(key)
         ),
