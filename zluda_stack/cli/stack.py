@@ -175,7 +175,7 @@ def status(ctx: click.Context, flags: dict[str, object], *, every: bool, as_json
     from zluda_stack.engines.base import State
 
     names = stack_names() if every else [context.stack_name(flags)]
-    found = [engine_of(name).status(name) for name in names]
+    found = [_with_requests(engine_of(name).status(name)) for name in names]
     if as_json:
         output.print_json(found if every else found[0])
     elif every:
@@ -377,6 +377,19 @@ def _print_dry_down(names: list[str], *, volumes: bool, as_json: bool) -> None:
             output.say(f"The volumes of {name} would be removed, where it has any.")
 
 
+def _with_requests(status: StackStatus) -> StackStatus:
+    """`status` with what the endpoint is answering, where it answers."""
+    from msgspec import structs
+
+    from zluda_stack.engines import saved_plan
+    from zluda_stack.engines.busy import requests_at
+
+    plan = saved_plan(status.name) if status.healthy else None
+    if plan is None:
+        return status
+    return structs.replace(status, requests=requests_at(plan.endpoint, status.name))
+
+
 def _print_one(status: StackStatus) -> None:
     health = "answers" if status.healthy else "does not answer"
     output.heading(f"{status.name}: {status.state.value}, {health}")
@@ -384,6 +397,10 @@ def _print_one(status: StackStatus) -> None:
         output.say(f"{status.url} serves {status.model} with a context of {status.context} tokens")
     if status.device is not None:
         output.say(f"computes on {status.device}")
+    if status.requests is not None:
+        now = status.requests
+        places = "" if now.places is None else f" ({now.places} at a time)"
+        output.say(f"requests now: {now.running} computed{places}, {now.waiting} waiting")
     if status.services:
         output.table(
             ("service", "state", "pid", "exit status"),

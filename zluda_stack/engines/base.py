@@ -31,10 +31,19 @@ class ServiceStatus(Struct, frozen=True, kw_only=True):
     log_tail: tuple[str, ...] = ()
 
 
+class Requests(Struct, frozen=True, kw_only=True):
+    """Requests that are computed, in how many places (None: not known yet), and that wait."""
+
+    running: int
+    places: int | None
+    waiting: int
+
+
 class StackStatus(Struct, frozen=True, kw_only=True):
     """One stack. `healthy` is True only when the endpoint answered just now.
 
-    `device` is what the inference server itself says it computes on, once it has loaded.
+    `device` is what the inference server itself says it computes on, once it has loaded;
+    `requests` what the endpoint is answering, None where nobody asked it.
     """
 
     name: str
@@ -46,6 +55,7 @@ class StackStatus(Struct, frozen=True, kw_only=True):
     context: int | None = None
     device: str | None = None
     services: tuple[ServiceStatus, ...] = ()
+    requests: Requests | None = None
 
 
 class Engine(Protocol):
