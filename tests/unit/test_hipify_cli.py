@@ -16,6 +16,7 @@ from zluda_stack.engines.docker import toolbox as engine
 from zluda_stack.engines.docker.toolbox import Output
 from zluda_stack.errors import EngineFailure, ExitCode
 from zluda_stack.plan.run import RunPlan
+from zluda_stack.port import folder
 
 PLAIN = b"int main() { cudaFree(0); }\n"
 WITH_PTX = b'__global__ void k() {\n    asm("trap;");\n}\n'
@@ -221,14 +222,102 @@ def test_clang_reads_the_current_folder_and_cannot_write_it() -> None:
     assert told.code == ExitCode.OK, told.err
     assert re.search(r"--mount type=bind,source=\S+/project,target=\S+/project,readonly ", told.out)
     assert re.search(
-        r"toolbox-cuda:\S+ to-hip clang \S+/project/plain.cu -I\S+/project\n", told.out
+        r"toolbox-cuda:\S+ to-hip clang \S+/project/plain.cu -I\S+/project < plain.cu\n", told.out
     )
 
 
-def test_a_dry_run_prints_the_docker_command_and_writes_nothing(project: Path) -> None:
-    told = hipify("--dry-run", "plain.cu")
-    assert told.out.endswith("zluda-stack/toolbox:rocm-ubuntu-22.04 to-hip perl\n")
+def test_a_dry_run_prints_what_goes_where_and_the_command_and_writes_nothing(
+    project: Path,
+) -> None:
+    (project / "a b.cu").write_bytes(PLAIN)
+    before = sorted(project.iterdir())
+    first, command, *others = hipify("--dry-run", "a b.cu", "ptx.cu").out.splitlines()
+    assert first == "# a b.cu -> a b.cu.hip"
+    assert command.endswith("zluda-stack/toolbox:rocm-ubuntu-22.04 to-hip perl < 'a b.cu'")
+    assert others[0] == "# ptx.cu -> ptx.cu.hip"
+    assert sorted(project.iterdir()) == before
+
+
+def test_a_dry_run_tells_copies_and_what_is_there(project: Path) -> None:
+    (project / "plain.cu.hip").write_text("my own work\n")
+    (project / "plain.cu.prehip").write_text("what was kept before\n")
+    told = {words: hipify("--dry-run", *words.split(), "plain.cu").out for words in (
+        "", "--force", "--in-place", "--check", "-o -", "-o other.hip"
+    )}  # fmt: skip
+    expected = {
+        "": "plain.cu.hip; the file there is overwritten with --force only, unless it is the same",
+        "--force": "plain.cu.hip; the file there is overwritten",
+        "--in-place": "plain.cu; the source is kept: plain.cu.prehip.2",
+        "-o -": "stdout",
+        "-o other.hip": "other.hip",
+    }
+    assert told.pop("--check").startswith("# plain.cu: only a report\n")
+    assert {words: out.splitlines()[0] for words, out in told.items()} == {
+        words: f"# plain.cu -> {place}" for words, place in expected.items()
+    }
+
+
+def test_a_dry_run_as_json_has_sources_results_and_commands() -> None:
+    for words in (("hipify", "--dry-run", "--json"), ("--dry-run", "hipify", "--json")):
+        told = run(*HERE, "toolbox", *words, "plain.cu", "ptx.cu")
+        assert told.json["files"] == [
+            {"source": f"{one}.cu", "written": f"{one}.cu.hip", "backup": None, "is_there": False}
+            for one in ("plain", "ptx")
+        ]
+        assert [one[-2:] for one in told.json["commands"]] == [["to-hip", "perl"]] * 2
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("mode", [(), ("--dry-run",), ("--check",), ("--in-place",), ("--json",)])
+def test_the_whole_machine_and_the_home_folder_are_refused_before_any_look(
+    project: Path, monkeypatch: pytest.MonkeyPatch, mode: tuple[str, ...]
+) -> None:
+    monkeypatch.setattr(folder, "read_folder", lambda *_: pytest.fail("it was looked at"))
+    home = project.parents[1]
+    (project / "home").symlink_to(home)
+    for given in ("/", str(home), str(home.parent), "home", "../..", "/usr/.."):
+        told = hipify(*mode, "plain.cu", given)
+        assert told.code == ExitCode.USAGE
+        assert f"{given} holds " in told.out + told.err
+
+
+@pytest.mark.parametrize("words", [("",), ("-o", "", "plain.cu")])
+def test_an_empty_name_is_not_the_current_folder(project: Path, words: tuple[str, ...]) -> None:
+    told = hipify(*words)
+    assert told.code == ExitCode.USAGE
+    assert "empty" in told.err
     assert not (project / "plain.cu.hip").exists()
+
+
+@pytest.mark.parametrize("words", [(), ("--check",)])
+def test_without_docker_what_counts_without_it_is_named(words: tuple[str, ...]) -> None:
+    facts = ("--host-facts", str(CASES / "laptop-without-gpu-or-docker.json"))
+    told = run(*facts, "toolbox", "hipify", *words, "plain.cu")
+    assert told.code == ExitCode.HOST
+    assert (
+        "`zluda-stack advise plain.cu` counts what hipify would leave, without Docker" in told.err
+    )
+    assert "embedded" not in told.err
+    advised = run(*facts, "advise", "plain.cu")
+    assert advised.code == ExitCode.OK, advised.err
+
+
+def test_files_of_a_folder_that_could_not_be_read_are_told(project: Path) -> None:
+    os.truncate(project / "ptx.cu", 5 << 20)
+    told = hipify(".")
+    assert told.code == ExitCode.OK, told.err
+    assert "not read in .: 1 of its files and folders" in told.err
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everywhere")
+def test_a_folder_that_may_not_be_read_is_said(project: Path) -> None:
+    closed = project / "closed"
+    closed.mkdir(mode=0o000)
+    below, given = hipify("."), hipify("closed")
+    closed.chmod(0o700)
+    assert "not read in .: 1 of its files and folders" in below.err
+    assert given.code == ExitCode.HOST
+    assert "cannot read closed: Permission denied" in given.err
 
 
 def test_a_converter_that_fails_leaves_everything_as_it_was(

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import shlex
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,9 +13,17 @@ import click
 from msgspec import structs
 
 from zluda_stack.cli import in_toolbox, output
-from zluda_stack.cli.hipify_files import STDOUT, Way, read_sources, require_sensible, write_all
+from zluda_stack.cli.hipify_files import (
+    STDOUT,
+    Way,
+    read_sources,
+    require_one_way,
+    require_sensible,
+    wanted,
+    write_all,
+)
 from zluda_stack.cli.options import dry_run_option, json_option
-from zluda_stack.errors import ExitCode, UsageError
+from zluda_stack.errors import ExitCode, HostProblem, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -55,16 +66,17 @@ def hipify(
     way = Way(out=out, in_place=in_place, check=check, force=force)
     if out == STDOUT and as_json:
         raise UsageError("-o - and --json both write to stdout", "Give one of them.")
-    read = read_sources(sources)
+    require_one_way(way)
+    read = _read(sources)
     require_sensible(way, tuple(read))
     options = in_toolbox.options_of(ctx)
     in_toolbox.remember(ctx, structs.replace(options, dry_run=dry_run or options.dry_run))
-    plans = _containers(ctx, read, clang=clang)
-    if in_toolbox.options_of(ctx).dry_run:
-        for plan in plans.values():
-            in_toolbox.print_command(plan)
-        return
-    in_toolbox.require_image(ctx, next(iter(plans.values())))
+    with _told_what_needs_no_docker(sources):
+        plans = _containers(ctx, read, clang=clang)
+        if in_toolbox.options_of(ctx).dry_run:
+            _print_dry_run(plans, read, way, as_json=as_json)
+            return
+        in_toolbox.require_image(ctx, next(iter(plans.values())))
     if clang:
         _require_clang(ctx, next(iter(plans.values())).image)
     new = _without_notes(read)
@@ -77,6 +89,74 @@ def hipify(
         _print(name, found[name], written[name])
     if any(one.to_do for one in found.values()):
         ctx.exit(ExitCode.GAPS)
+
+
+def _read(sources: tuple[str, ...]) -> dict[str, bytes]:
+    """The sources; of files in folders that could not be read it is warned."""
+    from zluda_stack.cli.check import teller
+
+    read, unread = read_sources(sources, teller())
+    for folder, count in unread.items():
+        if count:
+            output.warn(
+                f"not read in {output.printable(folder)}: {count} of its files and folders",
+                "They are no text, larger than 4 MiB, or another user's.",
+            )
+    return read
+
+
+@contextmanager
+def _told_what_needs_no_docker(sources: tuple[str, ...]) -> Iterator[None]:
+    """The converters are in the toolbox's image; what only counts is not."""
+    try:
+        yield
+    except HostProblem as problem:
+        path = shlex.quote(sources[0]) if len(sources) == 1 else "PATH"
+        instead = f"`zluda-stack advise {path}` counts what hipify would leave, without Docker."
+        raise HostProblem(problem.message, f"{problem.hint} {instead}".strip()) from problem
+
+
+def _print_dry_run(
+    plans: dict[str, RunPlan], read: dict[str, bytes], way: Way, *, as_json: bool
+) -> None:
+    """Print what would be converted into which files, and by which commands."""
+    places = wanted(read, way)
+    commands = [in_toolbox.command_of(plan) for plan in plans.values()]
+    if as_json:
+        files = [
+            {
+                "source": name,
+                "written": place.result,
+                "backup": place.backup,
+                "is_there": _is_there(place, way),
+            }
+            for name, place in places.items()
+        ]
+        output.print_json({"files": files, "commands": commands})
+        return
+    for (name, place), command in zip(places.items(), commands, strict=True):
+        output.say(output.printable(f"# {_told_place(name, place, way)}"))
+        output.say(f"{shlex.join(command)} < {shlex.quote(name)}")
+
+
+def _is_there(place: Written, way: Way) -> bool:
+    """True when another file than the source is where the result would go."""
+    if way.in_place or place.result in (None, STDOUT):
+        return False
+    return Path(str(place.result)).exists()
+
+
+def _told_place(name: str, place: Written, way: Way) -> str:
+    if place.result is None:
+        return f"{name}: only a report"
+    told = f"{name} -> {'stdout' if place.result == STDOUT else place.result}"
+    if place.backup is not None:
+        return f"{told}; the source is kept: {place.backup}"
+    if not _is_there(place, way):
+        return told
+    if way.force:
+        return f"{told}; the file there is overwritten"
+    return f"{told}; the file there is overwritten with --force only, unless it is the same"
 
 
 def _containers(ctx: click.Context, names: Iterable[str], *, clang: bool) -> dict[str, RunPlan]:
@@ -164,7 +244,11 @@ def _results(outputs: dict[str, Output], found: dict[str, Conversion]) -> dict[s
 
 
 def _print(name: str, found: Conversion, written: Written) -> None:
-    say = output.note if written.result == STDOUT else output.say
+    show = output.note if written.result == STDOUT else output.say
+
+    def say(text: str) -> None:
+        show(output.printable(text))
+
     counts = ", ".join(f"{what} {count}" for what, count in found.by_library.items())
     say(f"{name}: {sum(found.by_library.values())} names converted ({counts or 'none'})")
     for place in found.to_do:

@@ -5,13 +5,16 @@ from __future__ import annotations
 import os
 import stat
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeAlias
 
 from msgspec import Struct
 
 from zluda_stack.errors import HostProblem, UsageError
 
 STDOUT = "-"
+Tell: TypeAlias = Callable[[str], None]
 # As hipify-clang calls a result, and hipify-perl what it keeps of a source.
 _RESULT, _BACKUP = ".hip", ".prehip"
 
@@ -39,18 +42,36 @@ class Written(Struct, frozen=True, kw_only=True):
     backup: str | None = None
 
 
-def read_sources(given: tuple[str, ...]) -> dict[str, bytes]:
-    """The contents of the files `given`, and of the sources with CUDA below folders, by name.
+def read_sources(given: tuple[str, ...], tell: Tell) -> tuple[dict[str, bytes], dict[str, int]]:
+    """The contents of the files `given` and of the sources with CUDA below folders, by name.
 
-    Raises UsageError for a file that is not there and a folder without any, HostProblem.
+    Beside them, for each folder, how many of its files were not to be read. `tell` is given each
+    name that is looked at. Raises UsageError for a file that is not there, a folder without any
+    source, and, before it looks, for the whole machine or home folder; HostProblem.
     """
-    return {name: _read(name) for path in given for name in _sources(path)}
+    for path in given:
+        _require_project(path)
+    names: dict[str, None] = {}
+    unread: dict[str, int] = {}
+    for path in given:
+        if Path(path).is_dir():
+            found, unread[path] = _below(path, tell)
+            names |= dict.fromkeys(found)
+        else:
+            names[path] = None
+    return {name: _read(name) for name in names}, unread
+
+
+def require_one_way(way: Way) -> None:
+    """Raises UsageError for a `way` that contradicts itself, or names no file."""
+    if way.out == "":
+        raise UsageError("-o is empty", "Name a file; `-o -` is stdout.")
+    if sum((way.out is not None, way.in_place, way.check)) > 1:
+        raise UsageError("-o, --in-place and --check exclude each other", "Give one of them.")
 
 
 def require_sensible(way: Way, sources: tuple[str, ...]) -> None:
-    """Raises UsageError for a `way` that contradicts itself, or that would lose a source."""
-    if sum((way.out is not None, way.in_place, way.check)) > 1:
-        raise UsageError("-o, --in-place and --check exclude each other", "Give one of them.")
+    """Raises UsageError for a `way` that is none for these `sources`, or would lose one."""
     if way.out is not None and len(sources) > 1:
         raise UsageError("-o is for one source", "Without it each gets a SOURCE.hip beside it.")
     if way.out is not None and way.out != STDOUT:
@@ -80,20 +101,61 @@ def write_all(results: dict[str, bytes], read: dict[str, bytes], way: Way) -> di
     return {name: _write(name, result, read[name], way) for name, result in results.items()}
 
 
-def _sources(given: str) -> list[str]:
+def wanted(read: dict[str, bytes], way: Way) -> dict[str, Written]:
+    """Where `write_all` would write the results and copies of the sources `read`. Writes nothing.
+
+    Raises UsageError, HostProblem.
+    """
+    return {name: _wanted(name, source, way) for name, source in read.items()}
+
+
+def _wanted(name: str, source: bytes, way: Way) -> Written:
+    if way.check:
+        return Written()
+    if way.out == STDOUT:
+        return Written(result=STDOUT)
+    backup = str(_copy_of(Path(name), source)) if way.in_place else None
+    return Written(result=str(way.target(name)), backup=backup)
+
+
+def _require_project(given: str) -> None:
+    """Raises UsageError for a folder that holds the whole home folder, and for an empty name."""
+    if not given:
+        raise UsageError("a path is empty", "The current folder is `.`.")
+    folder, home = Path(given).resolve(), _home()
+    if folder == Path("/") or (home is not None and home.is_relative_to(folder)):
+        what = "the whole machine" if folder == Path("/") else "your whole home folder"
+        raise UsageError(f"{given} holds {what}", "Name the folder of a project in it.")
+
+
+def _home() -> Path | None:
+    try:
+        return Path.home().resolve()
+    except RuntimeError:  # this user has none
+        return None
+
+
+def _below(folder: str, tell: Tell) -> tuple[list[str], int]:
+    """The sources with CUDA below `folder`, and how many of its files were not to be read."""
     from zluda_stack.port.folder import read_folder
     from zluda_stack.port.hipify import is_to_convert
 
-    if not Path(given).is_dir():
-        return [given]
-    found = [
-        str(Path(given, name))
-        for name, text in read_folder(Path(given)).sources
-        if is_to_convert(name, text)
-    ]
+    _require_readable(folder)
+    files = read_folder(Path(folder), tell)
+    found = [str(Path(folder, name)) for name, text in files.sources if is_to_convert(name, text)]
     if not found:
-        raise UsageError(f"there is no CUDA source in {given}", "Name the files themselves.")
-    return found
+        unread = f"; not read: {files.unread} of its files and folders" if files.unread else ""
+        raise UsageError(
+            f"there is no CUDA source in {folder}{unread}", "Name the files themselves."
+        )
+    return found, files.unread
+
+
+def _require_readable(folder: str) -> None:
+    try:
+        os.scandir(folder).close()
+    except OSError as error:
+        raise _unreadable(folder, error) from error
 
 
 def _read(name: str) -> bytes:
@@ -109,10 +171,14 @@ def _read(name: str) -> bytes:
     except FileNotFoundError as error:
         raise UsageError(f"there is no {name}", hint) from error
     except OSError as error:
-        raise HostProblem(f"cannot read {name}: {error.strerror}", "Check its owner.") from error
+        raise _unreadable(name, error) from error
     if b"\0" in text:
         raise UsageError(f"{name} is no text", hint)
     return text
+
+
+def _unreadable(name: str, error: OSError) -> HostProblem:
+    return HostProblem(f"cannot read {name}: {error.strerror}", "Check its owner.")
 
 
 def _same(one: Path, other: Path) -> bool:
@@ -148,12 +214,18 @@ def _write(name: str, result: bytes, source: bytes, way: Way) -> Written:
 
 
 def _keep(path: Path, source: bytes, mode: int) -> str:
-    """A copy of the source that is about to be replaced; one of another text stays."""
+    """A copy of the source that is about to be replaced; its name."""
     from zluda_stack.files import write_atomic
 
+    copy = _copy_of(path, source)
+    write_atomic(copy, source, mode=mode)
+    return str(copy)
+
+
+def _copy_of(path: Path, source: bytes) -> Path:
+    """Where a copy of the source goes, so that one of another text stays."""
     copy, number = path.with_name(path.name + _BACKUP), 1
     while copy.exists() and _read(str(copy)) != source:
         number += 1
         copy = path.with_name(f"{path.name}{_BACKUP}.{number}")
-    write_atomic(copy, source, mode=mode)
-    return str(copy)
+    return copy

@@ -114,9 +114,14 @@ def require_image(ctx: click.Context, plan: RunPlan) -> None:
 
 def print_command(plan: RunPlan) -> None:
     """The `docker run` of `plan`, quoted for a shell."""
+    output.say(shlex.join(command_of(plan)))
+
+
+def command_of(plan: RunPlan) -> tuple[str, ...]:
+    """The `docker run` of `plan`."""
     from zluda_stack.engines.docker.run import command
 
-    output.say(shlex.join(command(plan)))
+    return command(plan)
 
 
 def _wish(command: tuple[str, ...]) -> ToolWish:
@@ -142,8 +147,10 @@ def _with_folder(wish: ToolWish, options: Options) -> ToolWish:
 def _require_engine(facts: HostFacts, options: Options) -> None:
     """Raises HostProblem when the engine cannot start anything; a dry run needs none."""
     from zluda_stack.plan.engine_needs import engine_needs
+    from zluda_stack.plan.gpu_reach import CPU_WAY
 
     if options.dry_run:
         return
     for need in engine_needs(facts, "docker", context.catalog().host):
-        raise HostProblem(need.message, need.hint)
+        # The stack can do without containers, and the toolbox cannot.
+        raise HostProblem(need.message, need.hint.removesuffix(CPU_WAY).rstrip())

@@ -34,13 +34,14 @@ def read_folder(path: Path, tell: Callable[[str], None] = lambda _: None) -> Fil
     """The sources and Python files below `path`, or the one file that it is, in name order.
 
     Symbolic links are not followed, nor folders of tools gone into. A file of more than 4 MiB, one
-    that is no text, or one that this user may not read, counts as unread. `tell` is given each
-    name.
+    that is no text, or one or a folder that this user may not read, counts as unread. `tell` is
+    given each name.
     """
     sources: list[tuple[str, str]] = []
     scripts: list[tuple[str, str]] = []
     unread = 0
-    for number, name in enumerate(_names(path)):
+    closed: list[OSError] = []
+    for number, name in enumerate(_names(path, closed.append)):
         if number >= _MOST:
             break
         tell(name)
@@ -52,7 +53,7 @@ def read_folder(path: Path, tell: Callable[[str], None] = lambda _: None) -> Fil
             sources.append((name, text))
         if python.is_wanted(name):
             scripts.append((name, text))
-    return Files(tuple(sources), tuple(scripts), unread)
+    return Files(tuple(sources), tuple(scripts), unread + len(closed))
 
 
 def is_source(name: str) -> bool:
@@ -60,11 +61,12 @@ def is_source(name: str) -> bool:
     return tree.is_wanted(name) or python.is_wanted(name)
 
 
-def _names(path: Path) -> Iterator[str]:
+def _names(path: Path, miss: Callable[[OSError], None]) -> Iterator[str]:
+    """The wanted names below `path`; `miss` is given why a folder cannot be listed."""
     if not path.is_dir():
         yield path.name
         return
-    for folder, below, files in os.walk(path):
+    for folder, below, files in os.walk(path, onerror=miss):
         below[:] = sorted(name for name in below if not _is_others(folder, name))
         for name in sorted(files):
             if is_source(name) and not Path(folder, name).is_symlink():
@@ -74,8 +76,8 @@ def _names(path: Path) -> Iterator[str]:
 def _is_others(folder: str, name: str) -> bool:
     try:
         return name in _OTHERS or Path(folder, name, "pyvenv.cfg").exists()
-    except OSError:  # nobody may look into it
-        return True
+    except OSError:  # this user may not look into it, which the walk will say
+        return False
 
 
 def _text(path: Path) -> str | None:
