@@ -15,6 +15,8 @@ def read_login(path: str) -> str:
     Raises HostProblem when it cannot be read, when it names nobody (the page would then ask for no
     password at all), and for a line that text-generation-webui would take for something else.
     """
+    if Path(path).exists() and not Path(path).is_file():  # a pipe can be read once only
+        raise HostProblem(f"{path} is no file", _HINT)
     try:
         lines = Path(path).read_text(encoding="utf-8").splitlines()
     except OSError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -49,6 +50,15 @@ def test_plan_render_and_up_say_the_same_of_a_login_that_cannot_be_used(
         assert up.code == ExitCode.HOST
         assert f"error: {said}" in up.err
         assert "docker" not in up.out.partition("\n")[2]
+
+
+@pytest.mark.timeout(20)
+def test_a_login_that_is_no_file_is_not_waited_for(home: Path) -> None:
+    pipe = home / "pipe"
+    os.mkfifo(pipe)
+    for path in (pipe, home, Path("/dev/zero")):
+        told = run("plan", "--json", *WEBUI, "--webui-login", str(path))
+        assert [one["message"] for one in told.json["unmet"]] == [f"{path} is no file"]
 
 
 def test_restart_looks_at_it_before_anything_is_stopped(home: Path) -> None:
