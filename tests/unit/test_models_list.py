@@ -151,6 +151,7 @@ def test_explaining_goes_on_without_a_card() -> None:
     assert done.code == ExitCode.OK
     assert "layers and tensors" in done.out
     assert "--vram 24G describes one" in done.out
+    assert "could use it, where it fits" in done.out
 
 
 def test_an_unknown_model_gets_the_nearest_name() -> None:

@@ -96,7 +96,8 @@ def _print(model: Model, found: Explained, command: str) -> None:
         output.say("This machine has no card whose memory is known; --vram 24G describes one.")
     output.say()
     rows = [(use.title, str(use.context_floor), _can_use(use)) for use in found.uses]
-    output.table(("client", "needs", "can use it"), rows)
+    judged = "can use it" if found.cards else "could use it, where it fits"
+    output.table(("client", "needs", judged), rows)
 
 
 def _can_use(use: ClientUse) -> str:
