@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import stat
 from pathlib import Path
 
 from zluda_stack.errors import HostProblem
@@ -15,9 +16,9 @@ def read_login(path: str) -> str:
     Raises HostProblem when it cannot be read, when it names nobody (the page would then ask for no
     password at all), and for a line that text-generation-webui would take for something else.
     """
-    if Path(path).exists() and not Path(path).is_file():  # a pipe can be read once only
-        raise HostProblem(f"{path} is no file", _HINT)
     try:
+        if not stat.S_ISREG(Path(path).stat().st_mode):  # a pipe could be read only once
+            raise HostProblem(f"{path} is no file", _HINT)
         lines = Path(path).read_text(encoding="utf-8").splitlines()
     except OSError as error:
         raise HostProblem(
