@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from zluda_stack.catalog.packages import Support, rocm_packages
 from zluda_stack.catalog.porting import Severity, porting
+from zluda_stack.errors import UsageError
+from zluda_stack.port.folder import read_folder
 from zluda_stack.port.python import asked_for
 from zluda_stack.port.tree import Tree, survey
 
@@ -138,3 +142,11 @@ def test_no_name_belongs_to_two_packages() -> None:
     for each in ("names", "imports"):
         every = [name for package in PACKAGES.packages for name in getattr(package, each)]
         assert len(every) == len(set(every))
+
+
+def test_a_part_of_a_folder_does_not_pass_for_the_whole(tmp_path: Path) -> None:
+    for name in ("a.cu", "b.cu", "c.cu"):
+        (tmp_path / name).write_text("// nothing\n")
+    assert len(read_folder(tmp_path, most=3).sources) == 3
+    with pytest.raises(UsageError, match="more than 2 source files"):
+        read_folder(tmp_path, most=2)

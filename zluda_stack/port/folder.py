@@ -8,6 +8,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from zluda_stack.errors import UsageError
 from zluda_stack.port import python, tree
 
 # In bytes. More is no source that a person wrote.
@@ -30,20 +31,23 @@ class Files(Struct, frozen=True):
     unread: int
 
 
-def read_folder(path: Path, tell: Callable[[str], None] = lambda _: None) -> Files:
+def read_folder(
+    path: Path, tell: Callable[[str], None] = lambda _: None, *, most: int = _MOST
+) -> Files:
     """The sources and Python files below `path`, or the one file that it is, in name order.
 
     Symbolic links are not followed, nor folders of tools gone into. A file of more than 4 MiB, one
     that is no text, or one or a folder that this user may not read, counts as unread. `tell` is
-    given each name.
+    given each name. Raises UsageError when there are more than `most`: counts of a part would pass
+    for those of the whole.
     """
     sources: list[tuple[str, str]] = []
     scripts: list[tuple[str, str]] = []
     unread = 0
     closed: list[OSError] = []
     for number, name in enumerate(_names(path, closed.append)):
-        if number >= _MOST:
-            break
+        if number >= most:
+            raise UsageError(f"{path} has more than {most} source files", "Name a folder in it.")
         tell(name)
         text = _text(path / name if path.is_dir() else path)
         if text is None:
