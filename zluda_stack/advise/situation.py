@@ -14,7 +14,7 @@ from zluda_stack.host.facts import HostFacts
 from zluda_stack.plan.engine_needs import engine_for, engine_needs
 from zluda_stack.plan.gpu import choose_gpu
 from zluda_stack.plan.gpu_card import Card, best_of, cards_of
-from zluda_stack.plan.gpu_reach import WSL, is_wsl_alone, outside_kfd
+from zluda_stack.plan.gpu_reach import WSL, for_no_server, is_wsl_alone, outside_kfd
 from zluda_stack.plan.gpu_target import hindrance
 from zluda_stack.plan.gpu_wish import read_wish
 from zluda_stack.plan.toolbox import NO_CARD, reach
@@ -46,7 +46,7 @@ def situation(
 
 
 def _lack(facts: HostFacts, engine: EngineName, catalog: Catalog) -> Notice | None:
-    return next(iter(engine_needs(facts, engine, catalog.host)), None)
+    return next(iter(for_no_server(engine_needs(facts, engine, catalog.host))), None)
 
 
 def _outside(facts: HostFacts, configured: Configured, catalog: Catalog) -> Notice | None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from zluda_stack.cli import context, download, output
-from zluda_stack.errors import HostProblem, StackError, UsageError
+from zluda_stack.errors import HostProblem, PlanRefused, StackError, UsageError
 
 if TYPE_CHECKING:
     import click
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from zluda_stack.bench.saved import NotMeasured
     from zluda_stack.bench.wishes import Wish
     from zluda_stack.plan.types import Plan
+
+_CPU = "`zluda-stack bench cpu` measures the CPU."
 
 
 @dataclass(frozen=True)
@@ -178,15 +180,19 @@ def _plan(ctx: click.Context, flags: dict[str, object], wish: Wish, first: Plan 
     """
     from zluda_stack.bench.wishes import CPU
     from zluda_stack.cli.plan import resolve
+    from zluda_stack.plan.gpu_reach import without_cpu_way
     from zluda_stack.plan.resolve import require_runnable
 
     on_cpu = wish.value == CPU
     own = {"gpu": "none"} if on_cpu else {"profile": wish.value}
     own |= {"name": f"bench-{wish.name}", "port": str(_free_port())}
-    plan = resolve(ctx, _same_model(ctx, flags, first) | own)
-    if not on_cpu and not plan.gpus:
-        raise HostProblem(f"there is no card to compute on. {plan.headline}")
-    require_runnable(plan)
+    try:
+        plan = resolve(ctx, _same_model(ctx, flags, first) | own)
+        if not on_cpu and not plan.gpus:
+            raise HostProblem(f"there is no card to compute on. {plan.headline}", _CPU)
+        require_runnable(plan)
+    except (PlanRefused, HostProblem) as lack:
+        raise type(lack)(lack.message, without_cpu_way(lack.hint, "" if on_cpu else _CPU)) from lack
     return plan
 
 

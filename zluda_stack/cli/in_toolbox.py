@@ -147,10 +147,9 @@ def _with_folder(wish: ToolWish, options: Options) -> ToolWish:
 def _require_engine(facts: HostFacts, options: Options) -> None:
     """Raises HostProblem when the engine cannot start anything; a dry run needs none."""
     from zluda_stack.plan.engine_needs import engine_needs
-    from zluda_stack.plan.gpu_reach import CPU_WAY
+    from zluda_stack.plan.gpu_reach import for_no_server
 
     if options.dry_run:
         return
-    for need in engine_needs(facts, "docker", context.catalog().host):
-        # The stack can do without containers, and the toolbox cannot.
-        raise HostProblem(need.message, need.hint.removesuffix(CPU_WAY).rstrip())
+    for need in for_no_server(engine_needs(facts, "docker", context.catalog().host)):
+        raise HostProblem(need.message, need.hint)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from msgspec import structs
+
 from zluda_stack.errors import DeviceMissing
 from zluda_stack.host.facts import DeviceNode, HostFacts, PciDisplay
 from zluda_stack.plan.gpu_card import Card
@@ -22,6 +24,19 @@ _REACH_HINT = (
     "Load the amdgpu kernel driver; inside a container, pass /dev/kfd and the render node "
     f"through. {CPU_WAY}"
 )
+
+
+def without_cpu_way(hint: str, instead: str = "") -> str:
+    """`hint` for a command that is not `up`, to which the embedded engine is of no use.
+
+    `instead` is the sentence in the place of that way.
+    """
+    return hint.replace(CPU_WAY, instead).strip()
+
+
+def for_no_server(notices: Iterable[Notice]) -> tuple[Notice, ...]:
+    """`notices` for a command that starts no server."""
+    return tuple(structs.replace(one, hint=without_cpu_way(one.hint)) for one in notices)
 
 
 def is_wsl_alone(facts: HostFacts) -> bool:

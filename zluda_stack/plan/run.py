@@ -9,11 +9,12 @@ from typing import Literal
 from msgspec import Struct, structs
 
 from zluda_stack.catalog.schema import Catalog
-from zluda_stack.errors import HostProblem, PlanRefused, UsageError
+from zluda_stack.errors import DeviceMissing, HostProblem, PlanRefused, UsageError
 from zluda_stack.host.facts import HostFacts
 from zluda_stack.plan import containers
 from zluda_stack.plan.engine_needs import engine_needs
 from zluda_stack.plan.gpu import Choice, choose_gpu, describe
+from zluda_stack.plan.gpu_reach import for_no_server, without_cpu_way
 from zluda_stack.plan.images import gpu_images
 from zluda_stack.plan.model import model_anywhere
 from zluda_stack.plan.passthrough import choose_passthrough
@@ -107,16 +108,16 @@ def gpu_plan(
     """The plan of a stack on the chosen cards, as far as it is not about a model or an endpoint.
 
     So it does not matter whether a model would fit beside what is on the card, or which ports are
-    free. What this machine lacks to run it is in `Plan.unmet`. Raises PlanRefused and
-    DeviceMissing as `resolve` does, PlanRefused for `gpu=none`, and HostProblem when no card can
-    be used.
+    free. What this machine lacks to run it is in `Plan.unmet`. No hint speaks of the model server
+    on the CPU, which is no way to run anything else. Raises PlanRefused and DeviceMissing as
+    `resolve` does, PlanRefused for `gpu=none`, and HostProblem when no card can be used.
     """
     asked = configured.settings
     settings = structs.replace(asked, engine="docker", profile=profile, model=None, context=None)
     if asked.profile != profile:  # what was chosen for another profile counts for that one
         settings = structs.replace(settings, combination="auto")
     configured = structs.replace(configured, settings=settings)
-    choice = choose_gpu(facts, configured, catalog)
+    choice = _chosen(facts, configured, catalog)
     if choice.gpu is None:
         raise _without_gpu(settings, choice)
     entry = choose_passthrough(facts, configured, choice.gpus)
@@ -140,9 +141,23 @@ def gpu_plan(
         host_environment=containers.host_environment(
             choice.gpus, entry, (model,), endpoint, terms_accepted=settings.accept_cuda_eula
         ),
-        warnings=choice.warnings + entry.warnings,
-        unmet=choice.unmet + entry.unmet + engine_needs(facts, "docker", catalog.host),
+        warnings=for_no_server(choice.warnings + entry.warnings),
+        unmet=for_no_server(
+            choice.unmet + entry.unmet + engine_needs(facts, "docker", catalog.host)
+        ),
     )
+
+
+def _chosen(facts: HostFacts, configured: Configured, catalog: Catalog) -> Choice:
+    try:
+        return choose_gpu(facts, configured, catalog)
+    except DeviceMissing as missing:
+        doctor = "`zluda-stack doctor` says what keeps the card out of reach."
+        raise DeviceMissing(
+            missing.message, f"{without_cpu_way(missing.hint)} {doctor}"
+        ) from missing
+    except PlanRefused as refused:
+        raise PlanRefused(refused.message, without_cpu_way(refused.hint)) from refused
 
 
 def run_plan(plan: Plan, wish: Wish) -> RunPlan:

@@ -14,6 +14,7 @@ from zluda_stack.errors import HostProblem, PlanRefused
 from zluda_stack.host.facts import HostFacts
 from zluda_stack.plan.building import DOCKER
 from zluda_stack.plan.engine_needs import engine_needs
+from zluda_stack.plan.gpu_reach import for_no_server
 from zluda_stack.plan.reference import cpu_plan
 from zluda_stack.plan.run import (
     Mount,
@@ -146,7 +147,7 @@ def toolbox_plan(facts: HostFacts, configured: Configured, catalog: Catalog) -> 
         host_environment={},
         decisions=(),
         warnings=(),
-        unmet=engine_needs(facts, "docker", catalog.host),
+        unmet=for_no_server(engine_needs(facts, "docker", catalog.host)),
         registry=settings.registry,
         offline=settings.offline,
     )
