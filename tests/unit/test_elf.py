@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from elftools.elf.elffile import ELFFile
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from tests.unit.cuda_toolkit import Toolkit
@@ -206,6 +206,8 @@ def test_versions_that_lead_in_circles_come_to_an_end(tmp_path: Path) -> None:
         elf.read(tmp_path / "library")
 
 
+# A table of versions that is half as long as the file.
+@example(changes=[(_SECTION_HEADERS + 5 * 64 + 32, b"\0\0\3")], cut=False)
 @given(changes=st.lists(st.tuples(_PLACES, _VALUES), min_size=1, max_size=5), cut=st.booleans())
 @settings(
     deadline=None, max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture]

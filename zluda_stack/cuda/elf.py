@@ -7,6 +7,8 @@ objects take 20 s for a library the size of libtorch, and it trusts the counts i
 from __future__ import annotations
 
 import mmap
+import sys
+from array import array
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -215,10 +217,15 @@ class _Reader:
             imports.add(Import(name, libraries.get(version)))
         return imports, exports
 
-    def _versions(self) -> list[int]:
+    def _versions(self) -> array[int]:
         """For each dynamic symbol the index of its version; empty where none has one."""
-        table = self._section("SHT_GNU_versym")
-        return [] if table is None else [index for (index,) in self._records(table, "H")]
+        found = array("H")  # a damaged table may be as long as the file: no object for each index
+        if table := self._section("SHT_GNU_versym"):
+            raw = self._bytes(table)
+            found.frombytes(raw[: len(raw) // found.itemsize * found.itemsize])
+        if self.order != ("<" if sys.byteorder == "little" else ">"):
+            found.byteswap()
+        return found
 
     def _libraries_by_version(self) -> dict[int, str]:
         table = self._section("SHT_GNU_verneed")
