@@ -25,11 +25,12 @@ BOOK = advice()
 CASES: list[Any] = yaml.safe_load(
     (Path(__file__).parents[1] / "data" / "advice.yml").read_text(encoding="utf-8")
 )
-CARD = {"target": "gfx1100", "card": "gfx1100 (RX 7900 XTX)"}
+SMALL = {"default_model": "smollm2-135m"}
+CARD = {"target": "gfx1100", "card": "gfx1100 (RX 7900 XTX)", **SMALL}
 BOTH = {"where": "here", "zluda": "yes", "native": "rocm", **CARD}
 NATIVE = {**BOTH, "zluda": "no"}
 VULKAN = {**NATIVE, "native": "vulkan"}
-NOWHERE = {"where": "nowhere", "zluda": "none", "native": "none"}
+NOWHERE = {"where": "nowhere", "zluda": "none", "native": "none", **SMALL}
 CARDS: dict[str, dict[str, str]] = {
     "both": BOTH,
     "named": {**BOTH, "where": "named"},
@@ -41,6 +42,7 @@ CARDS: dict[str, dict[str, str]] = {
     "nvidia-native": {**NATIVE, "nvidia": "yes"},
     "nvidia-both": {**BOTH, "nvidia": "yes"},
     "hidden": {**BOTH, "trouble": "yes", "problem": "/dev/kfd is missing"},
+    "unreached": {**NOWHERE, "trouble": "yes", "problem": "no driver"},
 }
 TORCH = rocm_packages().packages[:1]
 

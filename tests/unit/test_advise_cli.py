@@ -63,6 +63,9 @@ def code(*arguments: str, host: str = RADEON) -> str:
         ("amd-card-without-kfd", "card-out-of-reach"),
         ("kfd-without-dri", "card-out-of-reach"),
         ("lxc-hidden-node", "card-out-of-reach"),
+        ("amdgpu-blacklisted", "card-out-of-reach"),
+        ("only-card-held-by-vfio", "card-out-of-reach"),
+        ("rx-6900-xt-kernel-5.11", "card-out-of-reach"),
     ],
 )
 def test_what_is_open_on_a_machine(machine: str, expected: str) -> None:
@@ -249,9 +252,10 @@ def test_a_model_of_the_catalogue(machine: str, expected: str) -> None:
 
 def test_a_model_is_weighed_against_the_card() -> None:
     told = advise("qwen2.5-coder-7b").out
-    assert "native: up to " in told
+    assert "native: it fits: a context of 32768 tokens" in told
     assert "zluda-stack up --profile native --model qwen2.5-coder-7b" in told
-    assert code("codellama-34b", host="rx-5500m-gfx1012") == "model-too-large"
+    assert code("llama-3.3-70b", host="rx-5500m-gfx1012") == "model-too-large"
+    assert code("codellama-34b", host="rx-7800-xt-gfx1101") == "model-in-part"
 
 
 def test_a_file_of_a_model(project: Path) -> None:
@@ -266,6 +270,18 @@ def test_a_package_by_its_name() -> None:
     assert code("torch") == "python-rocm"
     assert code("tensorrt") == "python-lacking"
     assert "zluda-stack check tensorrt\n" in advise("tensorrt", "--gpu", "gfx1100").out
+
+
+@pytest.mark.parametrize("asked", ["torch==2.9", "torch[opt] >= 2.9, < 3", "torch; os_name=='x'"])
+def test_a_package_by_a_requirement_of_pip(asked: str) -> None:
+    assert code(asked) == "python-rocm"
+
+
+def test_no_card_is_spoken_of_as_this_card() -> None:
+    told = advise("tensorrt-llm", host="laptop-without-gpu-or-docker").out
+    assert told.startswith("Nothing that it asks for has a ROCm build.")
+    named = advise("tensorrt-llm", "--gpu", "mi210").out
+    assert named.startswith("Nothing that it asks for has a ROCm build for Instinct MI210 (gfx90a)")
 
 
 def test_what_could_not_be_read_is_not_said_to_be_free_of_cuda(project: Path) -> None:
@@ -322,3 +338,42 @@ def test_a_card_of_this_machine_has_a_number() -> None:
     assert "gfx1100" in cards["0"] + cards["1"]
     assert "gfx1036" in cards["0"] + cards["1"]
     assert cards["0"] != cards["1"]
+
+
+def test_a_card_that_no_driver_has_is_here_and_the_doctor_is_named() -> None:
+    told = advise(host="amdgpu-blacklisted").out
+    assert told.startswith("An AMD card is here, and it cannot be reached")
+    assert "RX 7900 XTX] at 0000:03:00.0: no kernel driver is bound to it" in told
+    assert "1. first the card" in told
+    assert "   $ zluda-stack doctor\n" in told
+    assert "no AMD card" not in told.lower()
+    plain = advise(host="laptop-without-gpu-or-docker").out
+    assert (plain.startswith("No AMD card is here."), "doctor" in plain) == (True, False)
+
+
+@needs_compiler
+def test_a_program_is_told_too_that_the_card_is_out_of_reach(project: Path) -> None:
+    good = str(library(project / "libgood.so", container(module())))
+    told = advise(good, host="amdgpu-blacklisted").out
+    assert "the AMD card of this machine is out of reach" in told
+    assert "   $ zluda-stack doctor\n" in told
+    hidden = advise(good, host="kfd-without-dri").out
+    assert "first: gfx1100 at 0000:86:00.0 cannot be used: /dev/kfd is there" in hidden
+    assert "First: `zluda-stack doctor`" in hidden
+
+
+def test_a_card_is_called_what_it_was_asked_for_by() -> None:
+    assert advise("--gpu", "rx 580").out.startswith("RX 580 (gfx803): ")
+    assert advise("--gpu", "gfx803").out.startswith("gfx803 (RX 460, RX 470): ")
+
+
+def test_the_speed_through_zluda_is_no_reason_where_zluda_is_no_way() -> None:
+    for words in ((), ("qwen2.5-coder-7b",), ("--task", "train"), ("torch",)):
+        assert "ZLUDA had" not in advise(*words, "--gpu", "gfx90a").out
+        assert "through ZLUDA" not in advise(*words, "--gpu", "gfx90a").out
+    assert "through ZLUDA had" in advise("qwen2.5-coder-7b").out
+
+
+def test_the_command_is_for_the_card_that_was_named() -> None:
+    told = advise("qwen2.5-coder-7b", "--gpu", "1", host="two-rx-7900-xtx").out
+    assert "zluda-stack up --profile native --gpu 1 --model qwen2.5-coder-7b" in told

@@ -195,7 +195,29 @@ def _filled(text: str, question: Question, package: str = "") -> str:
         card=situation.card,
         target=situation.target,
         problem=situation.problem,
-        gpu=f" --gpu {situation.target}" if situation.where == "named" else "",
+        for_card=f" for {situation.card}" if situation.target else "",
+        no_card=_no_card(situation),
+        gpu=f" --gpu {situation.pick}" if situation.pick else "",
+        listed=_listed(situation),
+        small=situation.default_model,
+        task="" if question.task is None else f" --task {question.task}",
+        memory=" --vram 24G" if subject.subject == "model" else "",
         model=f" --model {name}" if subject.subject == "model" and subject.name else "",
         subject=f" {name}" if subject.name else "",
     )
+
+
+def _no_card(situation: Situation) -> str:
+    """That there is no card to compute on, where there is none."""
+    if situation.trouble == "yes":
+        return "the AMD card of this machine is out of reach"
+    return "no AMD card is here"
+
+
+def _listed(situation: Situation) -> str:
+    """What `models list --fits` needs to be about the card that is meant."""
+    card = f" --gpu {situation.target}" if situation.pick else ""
+    if situation.vram is not None:
+        card += f" --vram {situation.vram / 2**30:g}G"
+    native = situation.native == "rocm" and situation.zluda != "yes"
+    return card + (" --profile native" if native else "")

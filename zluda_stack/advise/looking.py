@@ -8,8 +8,9 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from zluda_stack.advise.models import Wanted, Weigher
 from zluda_stack.advise.question import Situation, Subject
-from zluda_stack.advise.subjects import Form, of_model, of_package, of_program, of_sources
+from zluda_stack.advise.subjects import Form, of_package, of_program, of_sources
 from zluda_stack.catalog.nearest import did_you_mean
 from zluda_stack.catalog.packages import RocmPackage, rocm_packages
 from zluda_stack.catalog.porting import porting
@@ -17,15 +18,20 @@ from zluda_stack.catalog.schema import Catalog
 from zluda_stack.check.report import Report
 from zluda_stack.check.sources import local
 from zluda_stack.errors import UsageError
-from zluda_stack.models.architecture import known_architecture
-from zluda_stack.models.published import architecture_of
+from zluda_stack.models.architecture import Architecture, known_architecture
+from zluda_stack.models.at_hand import architecture_at_hand
 from zluda_stack.models.store import Store
 from zluda_stack.port.folder import is_source, read_folder
 from zluda_stack.port.python import asked_for
 from zluda_stack.port.tree import Tree, survey
+from zluda_stack.settings import Settings
 
 _ARCHIVES = (".whl", ".zip")
 _IMAGE = "image:"
+# A requirement as pip has them (PEP 508): a name, then extras, versions or a condition.
+_REQUIREMENT = re.compile(
+    r"([A-Za-z0-9](?:[\w.-]*\w)?)\s*(?:\[[\w.,\s-]*\]\s*)?(?:[=<>~!(;].*|\s@\s.*)?"
+)
 _LIBRARY = re.compile(r"\.so(\.\d+)*$|\.(ptx|cubin|fatbin)$")
 Examine = Callable[[str], Report]
 
@@ -42,11 +48,13 @@ class Seen(Struct, frozen=True, kw_only=True):
 class Looker(Struct, frozen=True, kw_only=True):
     """What looking needs: the card, the catalogue, the store, and `check` for programs.
 
-    `tell` is given the name of each source that is read.
+    `settings` are what a model would be served with. `tell` is given the name of each source that
+    is read.
     """
 
     situation: Situation
     catalog: Catalog
+    settings: Settings
     store: Store
     examine: Examine
     tell: Callable[[str], None]
@@ -58,7 +66,7 @@ class Looker(Struct, frozen=True, kw_only=True):
         """
         path = Path(thing).expanduser()
         if thing.lower().endswith(".gguf"):
-            return Seen(subject=of_model(thing, known_architecture(path), self.situation))
+            return self._model(thing, known_architecture(path))
         if path.is_dir() or (path.is_file() and is_source(path.name)):
             return self._sources(thing, path)
         if path.exists() or thing.startswith((".", "/", "~")):
@@ -78,12 +86,12 @@ class Looker(Struct, frozen=True, kw_only=True):
         )
 
     def _named(self, name: str) -> Seen:
-        stored = self.store.find(name)
+        stored, known = self.store.find(name), self.catalog.models.get(name)
+        if known is not None:
+            return self._model(name, architecture_at_hand(known, stored), known.context_length)
         if stored is not None:
-            return Seen(subject=of_model(name, known_architecture(stored), self.situation))
-        if name in self.catalog.models:
-            shape = architecture_of(self.catalog.models[name])
-            return Seen(subject=of_model(name, shape, self.situation))
+            return self._model(name, known_architecture(stored))
+        name = _project_of(name)
         if name.startswith(_IMAGE) or ":" in name or "@" in name:
             return self._program(name, "image")
         package = rocm_packages().named(name)
@@ -99,6 +107,13 @@ class Looker(Struct, frozen=True, kw_only=True):
                 f"or a local image as {_IMAGE}{name}.",
             ) from error
 
+    def _model(self, name: str, shape: Architecture | None, trained: int | None = None) -> Seen:
+        if trained is None and shape is not None:
+            trained = shape.context_length
+        wanted = Wanted(name=name, shape=shape, trained=trained)
+        weigher = Weigher(settings=self.settings, catalog=self.catalog)
+        return Seen(subject=weigher.of_model(wanted, self.situation))
+
     def _program(self, thing: str, form: Form) -> Seen:
         report = self.examine(thing)
         name = Path(thing).name.partition("-")[0] if form == "wheel" else thing
@@ -108,6 +123,12 @@ class Looker(Struct, frozen=True, kw_only=True):
             packages=() if package is None else (package,),
             report=report,
         )
+
+
+def _project_of(name: str) -> str:
+    """The package that a requirement such as torch[x]>=2.9 asks for; any other name as it is."""
+    found = _REQUIREMENT.fullmatch(name)
+    return found[1] if found else name
 
 
 def _form_of(path: Path) -> Form:

@@ -6,9 +6,11 @@ from typing import Literal
 
 from msgspec import Struct
 
+from zluda_stack.models.fit_report import CardMemory
 from zluda_stack.plan.types import Notice
 
 YesNo = Literal["yes", "no"]
+Fit = Literal["yes", "partly", "no", "unknown", "-"]
 Task = Literal["try", "production", "train", "port", "new", "serve"]
 TASKS: tuple[Task, ...] = ("try", "production", "train", "port", "new", "serve")
 
@@ -16,12 +18,15 @@ TASKS: tuple[Task, ...] = ("try", "production", "train", "port", "new", "serve")
 class Situation(Struct, frozen=True, kw_only=True):
     """The card that is meant, and what serves it.
 
-    `where` is here, named (by --gpu, and not here) or nowhere. `zluda` and `native` are none where
-    there is no card; `native` is vulkan for a card without ROCm kernels. `nvidia` is whether such
-    a card is on the bus, `trouble` whether the card is out of reach, because of `problem`.
-    `free` is how much of its memory (bytes) a program can have, None where that is not known.
-    What this machine lacks first is `containers` for containers, `on_card` for those with its card,
-    and `cpu` for the model server on the CPU.
+    `where` is here, named (by --gpu, and not here) or nowhere: there is none, or none of which it
+    is known what serves it. `zluda` and `native` are none then; `native` is vulkan for a card
+    without ROCm kernels. `nvidia` is whether such a card is on the bus, `trouble` whether a card
+    is here and out of reach, because of `problem`. `pick` is what --gpu needs to mean the card,
+    empty where a plan takes it anyway; `vram` is the memory that the user named, in bytes.
+    `memory` is the card's, `machine` what a model on the CPU can have (bytes), both None where not
+    known; `default_model` is what the CPU serves where nobody names a model. What this machine
+    lacks first is `containers` for containers, `on_card` for those with its card, and `cpu` for
+    the model server on the CPU.
     """
 
     where: Literal["here", "named", "nowhere"]
@@ -32,7 +37,11 @@ class Situation(Struct, frozen=True, kw_only=True):
     target: str = ""
     card: str = "no AMD card"
     problem: str = ""
-    free: int | None = None
+    pick: str = ""
+    vram: int | None = None
+    memory: CardMemory | None = None
+    machine: int | None = None
+    default_model: str = ""
     notes: tuple[str, ...] = ()
     containers: Notice | None = None
     on_card: Notice | None = None
@@ -46,7 +55,9 @@ class Subject(Struct, frozen=True, kw_only=True):
     or have a HIP build (unread: no CUDA was seen, and not all could be read), `stays` the worst
     that hipify leaves behind, `extension` whether PyTorch builds them. `packages` is how many of a
     Python project's packages have ROCm builds for the card (lacking: none of those that there
-    are), `package` whether the program is such a package. `name` is as the user typed it; `found`
+    are), `package` whether the program is such a package. `fits` is the best of what a model does
+    on the card (partly: layers are left to the CPU), `fits_zluda`, `fits_native` and `fits_cpu`
+    what it does one way and on the CPU of this machine. `name` is as the user typed it; `found`
     is what was found, for people.
     """
 
@@ -59,7 +70,10 @@ class Subject(Struct, frozen=True, kw_only=True):
     extension: Literal["yes", "no", "-"] = "-"
     packages: Literal["all", "some", "lacking", "none", "-"] = "-"
     package: Literal["yes", "no", "-"] = "-"
-    fits: Literal["yes", "no", "unknown", "-"] = "-"
+    fits: Fit = "-"
+    fits_zluda: Fit = "-"
+    fits_native: Fit = "-"
+    fits_cpu: Fit = "-"
     found: tuple[str, ...] = ()
 
 

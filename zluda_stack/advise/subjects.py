@@ -12,13 +12,8 @@ from zluda_stack.catalog.porting import Severity
 from zluda_stack.check.gaps import Severity as GapSeverity
 from zluda_stack.check.judge import Verdict
 from zluda_stack.check.report import Report, folded
-from zluda_stack.models.architecture import Architecture
-from zluda_stack.models.fit import BATCHES, CELLS, Serving
-from zluda_stack.models.fit_report import longest_context
-from zluda_stack.models.flash import as_served
 from zluda_stack.port.python import Asked
 from zluda_stack.port.tree import Kind, Tree
-from zluda_stack.settings import Profile
 
 Form = Literal["binary", "library", "folder", "wheel", "package", "image"]
 _VERDICTS: dict[Verdict, Literal["likely", "gaps", "cannot", "unjudged", "no-cuda", "replaced"]] = {
@@ -140,33 +135,6 @@ def _kind(kind: Kind) -> str:
     instead = f"; instead: {kind.instead}" if kind.instead else ""
     where = f"{kind.count} in {_n(kind.files, 'file')}, first {kind.first}"
     return f"{kind.severity.value}: {kind.title}, {where}{instead}"
-
-
-def of_model(name: str, architecture: Architecture | None, situation: Situation) -> Subject:
-    """A model to serve, and whether it fits the card that is meant."""
-    if architecture is None or situation.free is None:
-        fits: Literal["yes", "no", "unknown"] = "unknown"
-        return Subject(subject="model", name=name, fits=fits)
-    ways: list[Profile] = []
-    if situation.zluda == "yes":
-        ways.append("translated")
-    if situation.native == "rocm":
-        ways.append("native")
-    longest = {way: _longest(architecture, way, situation.free) for way in ways}
-    return Subject(
-        subject="model",
-        name=name,
-        fits="no" if ways and not any(longest.values()) else "yes",
-        found=tuple(
-            f"{way}: {'it does not fit' if not tokens else f'up to {tokens} tokens fit'}"
-            for way, tokens in longest.items()
-        ),
-    )
-
-
-def _longest(architecture: Architecture, profile: Profile, free: int) -> int | None:
-    serving = as_served(architecture, Serving(context=CELLS, batch=BATCHES[-1]), profile)
-    return longest_context(architecture, serving, free)
 
 
 def _n(count: int, what: str) -> str:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, cast
 
 import click
 
-from zluda_stack.cli import context, output
+from zluda_stack.cli import cards, context, output
 from zluda_stack.cli.model_names import complete_model_or_file
 from zluda_stack.cli.options import json_option
 from zluda_stack.errors import UsageError
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from zluda_stack.advise.looking import Seen
     from zluda_stack.advise.question import Situation, Task
     from zluda_stack.check.report import Report
+    from zluda_stack.settings import Configured, Settings
 
 # As zluda_stack.advise.question has them, which --help need not import.
 _TASKS = ("try", "production", "train", "port", "new", "serve")
@@ -34,16 +35,24 @@ _WITHOUT_PROOF = ("look", "none")
 )
 @click.option("--task", type=click.Choice(_TASKS), help="What it is for.")
 @click.option("--gpu", metavar="CARD", help="A card by its gfx target, product name or number.")
+@cards.vram_option
 @json_option
 @click.pass_context
 def advise(
-    ctx: click.Context, *, thing: str | None, task: str | None, gpu: str | None, as_json: bool
+    ctx: click.Context,
+    *,
+    thing: str | None,
+    task: str | None,
+    gpu: str | None,
+    vram: int | None,
+    as_json: bool,
 ) -> None:
     """Say which way to take: ZLUDA, a native build, a port or something else, and why.
 
     It looks at a program, wheel or image as `check` does, at CUDA sources for what hipify cannot
     convert, at a Python project for packages that have ROCm builds, at a model for whether it
-    fits. Without any of them it looks at this machine.
+    fits. Without any of them it looks at this machine. --gpu is for a card that is not here, and
+    --vram says what memory that has.
     """
     from zluda_stack.advise.decide import decide
     from zluda_stack.advise.question import Question
@@ -51,8 +60,9 @@ def advise(
 
     if thing == "":
         raise UsageError("a path is empty", "The current folder is `.`.")
-    situation = _situation(ctx, gpu)
-    seen = _seen(situation, thing, task)
+    configured = context.configured(ctx, {})
+    situation = _situation(ctx, configured, gpu, vram)
+    seen = _seen(situation, configured.settings, thing, task)
     wish = cast("Task | None", task)
     question = Question(situation=situation, subject=seen.subject, task=wish)
     told = decide(question, advice(), seen.packages)
@@ -62,15 +72,16 @@ def advise(
         _print(told)
 
 
-def _situation(ctx: click.Context, gpu: str | None) -> Situation:
+def _situation(
+    ctx: click.Context, configured: Configured, gpu: str | None, vram: int | None
+) -> Situation:
     from zluda_stack.advise.situation import situation
 
-    configured = context.configured(ctx, {})
     facts = context.facts(ctx, configured.settings)
-    return situation(facts, configured, context.catalog(), gpu)
+    return situation(facts, configured, context.catalog(), gpu, vram)
 
 
-def _seen(situation: Situation, thing: str | None, task: str | None) -> Seen:
+def _seen(situation: Situation, settings: Settings, thing: str | None, task: str | None) -> Seen:
     from zluda_stack import paths
     from zluda_stack.advise.looking import Looker, Seen
     from zluda_stack.advise.question import Subject
@@ -83,6 +94,7 @@ def _seen(situation: Situation, thing: str | None, task: str | None) -> Seen:
     looker = Looker(
         situation=situation,
         catalog=context.catalog(),
+        settings=settings,
         store=Store(paths.model_store()),
         examine=_examined,
         tell=check.teller(),
