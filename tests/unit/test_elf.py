@@ -230,4 +230,5 @@ def test_any_damage_is_read_or_refused_in_our_words(
     finally:
         _, peak = tracemalloc.get_traced_memory()
         tracemalloc.stop()
-    assert peak < 8 * len(_LIBRARY)
+    # Names may take eight times the file, since they may share their ends, and tables are copied.
+    assert peak < 12 * len(_LIBRARY)
