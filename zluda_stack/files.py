@@ -20,17 +20,20 @@ def children(folder: Path) -> list[Path]:
         return []
 
 
-def write_atomic(path: Path, data: str | bytes, mode: int = 0o644) -> None:
+def write_atomic(
+    path: Path, data: str | bytes, mode: int = 0o644, *, follow_link: bool = True
+) -> None:
     """Write `data` to `path` through a temporary file beside it and a rename.
 
-    The file behind a symbolic link is the one that is replaced, or made where it dangles.
+    The file behind a symbolic link is the one that is replaced, or made where it dangles; without
+    `follow_link` the link itself is replaced.
     The file never exists with fewer permissions bits than `mode` removed: a secret of mode
     0600 is never readable by others, not even while it is written. Raises HostProblem when the
     folder cannot be made or written.
     """
     raw = data.encode() if isinstance(data, str) else data
     temporary = None
-    path = Path(os.path.realpath(path))
+    path = Path(os.path.realpath(path)) if follow_link else path
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")

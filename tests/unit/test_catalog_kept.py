@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 
@@ -74,6 +75,60 @@ def test_a_damaged_file_is_passed_over_and_replaced(
     parsed.clear()
     assert load.load(keep_at=file) == catalog
     assert parsed == []
+
+
+@pytest.mark.parametrize("place", [3, 0.25, 0.5, 0.75, -3], ids=str)
+def test_a_file_in_which_a_bit_is_another_is_passed_over(
+    file: Path, catalog: Catalog, parsed: list[bytes], place: float
+) -> None:
+    raw = bytearray(file.read_bytes())
+    raw[place if isinstance(place, int) else int(place * len(raw))] ^= 1
+    file.write_bytes(raw)
+    assert load.load(keep_at=file) == catalog
+    assert len(parsed) == len(load.KINDS)
+
+
+def test_a_file_that_others_may_write_is_not_believed(
+    file: Path, catalog: Catalog, parsed: list[bytes]
+) -> None:
+    file.chmod(0o666)
+    assert load.load(keep_at=file) == catalog
+    assert len(parsed) == len(load.KINDS)
+    assert file.stat().st_mode & 0o777 == 0o644
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives a file away")
+def test_a_file_of_another_user_is_not_believed(
+    file: Path, catalog: Catalog, parsed: list[bytes]
+) -> None:
+    os.chown(file, 12345, 12345)
+    assert load.load(keep_at=file) == catalog
+    assert len(parsed) == len(load.KINDS)
+
+
+def test_what_a_link_in_its_place_points_to_is_left_alone(tmp_path: Path, catalog: Catalog) -> None:
+    other, link = tmp_path / "other", tmp_path / "catalog.msgpack"
+    other.write_text("a file of the user's")
+    other.chmod(0o600)
+    link.symlink_to(other)
+    assert load.load(keep_at=link) == catalog
+    assert other.read_text() == "a file of the user's"
+    assert other.stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.timeout(20)
+def test_a_pipe_in_its_place_is_not_waited_for(tmp_path: Path, catalog: Catalog) -> None:
+    os.mkfifo(tmp_path / "catalog.msgpack")
+    assert load.load(keep_at=tmp_path / "catalog.msgpack") == catalog
+
+
+def test_what_a_killed_process_left_goes(file: Path) -> None:
+    left = file.with_name(f".{file.name}.abandoned")
+    left.touch()
+    os.utime(left, (0, 0))
+    file.unlink()
+    load.load(keep_at=file)
+    assert list(file.parent.iterdir()) == [file]
 
 
 def test_where_nothing_can_be_kept_the_catalogue_is_parsed(
