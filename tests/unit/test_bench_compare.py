@@ -89,7 +89,20 @@ def test_the_verdict_names_the_faster_one_with_an_interval() -> None:
 def test_too_few_rounds_cannot_tell_and_say_how_many_could() -> None:
     comparison = in_one_go(bench_runs.run(_SLOWED, 1, rounds=3, noise=quiet))
     assert verdicts(comparison) == {"cannot tell"}
-    assert "needs about 6 rounds, and had 3" in report.verdict(comparison, comparison.metrics[0])
+    told = report.verdict(comparison, comparison.metrics[0])
+    assert told == "cannot tell: needs about 6 rounds, and had 3"
+
+
+def test_a_lead_without_an_upper_bound_has_a_lower_one() -> None:
+    comparison = in_one_go(bench_runs.run(_SLOWED, 4, noise=quiet))
+    told = structs.replace(comparison.metrics[0], faster=9.0, low=7.5, high=None, verdict="faster")
+    assert report.verdict(comparison, told) == "b is 900.0 % faster (at least 750.0 %)"
+
+
+def test_a_target_of_a_bench_is_not_compared_with_itself() -> None:
+    side = Side(label="a", run=bench_runs.run(_ALIKE, 1), target="a")
+    with pytest.raises(UsageError, match="the same target of the same bench"):
+        compare(side, structs.replace(side, label="b"))
 
 
 def test_a_machine_that_is_too_restless_cannot_tell() -> None:

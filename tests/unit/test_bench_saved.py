@@ -6,12 +6,14 @@ import json
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from msgspec import structs
 
 from tests.unit import bench_runs
-from zluda_stack.bench import report, saved
+from zluda_stack.bench import compare, report, saved
 from zluda_stack.bench.saved import NotMeasured, Run, Watched
-from zluda_stack.errors import HostProblem, UsageError
+from zluda_stack.errors import HostProblem, StackError, UsageError
 
 GIB = 2**30
 RUN = bench_runs.run({"translated": 1.0, "native": 0.8}, 1, rounds=2)
@@ -24,6 +26,54 @@ def changed(**changes: object) -> Run:
 def test_a_bench_comes_back_with_every_sample(tmp_path: Path) -> None:
     saved.write(tmp_path / "b.json", RUN)
     assert saved.read(tmp_path / "b.json") == RUN
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"targets": ()},
+        {"client_cpu": -1.0},
+        *(
+            {"waves": (structs.replace(RUN.waves[0], **{name: number}), *RUN.waves[1:])}
+            for name, number in (("seconds", 1e308), ("seconds", -1.0), ("clients", -1))
+        ),
+    ],
+    ids=str,
+)
+def test_what_no_bench_can_have_measured_is_damage(
+    tmp_path: Path, changes: dict[str, object]
+) -> None:
+    saved.write(tmp_path / "b.json", changed(**changes))
+    with pytest.raises(UsageError, match=r"b\.json holds no bench"):
+        saved.read(tmp_path / "b.json")
+
+
+_NUMBERS = st.one_of(
+    st.sampled_from([0, 1, -1, 5e-324, 1e-200, 1e6, 1e308, 10**9, 10**30]), st.floats(), st.none()
+)
+
+
+@given(numbers=st.lists(_NUMBERS, min_size=1, max_size=4), place=st.integers(0, 10**6))
+@settings(
+    deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+def test_any_numbers_are_compared_or_refused_in_our_words(
+    tmp_path: Path, numbers: list[object], place: int
+) -> None:
+    told = json.loads(saved.to_json(RUN))
+    answers = [answer for wave in told["waves"] for answer in wave["answers"]]
+    for number in numbers:
+        owner = (told, *told["waves"], *answers)[place % (1 + len(told["waves"]) + len(answers))]
+        owner[sorted(owner)[place % len(owner)]] = number
+        place //= 7
+    file = tmp_path / "b.json"
+    file.write_text(json.dumps(told))
+    try:
+        run = saved.read(file)
+        sides = [compare.Side(label=name, run=run, target=name) for name in run.names]
+        assert report.compared(compare.compare(*sides))
+    except StackError as error:
+        assert error.hint
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"format": "other"}', "\udcff", "[" * 9999])

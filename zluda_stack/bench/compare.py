@@ -82,10 +82,15 @@ def compare(
     """The two sides beside each other; they count as alike within a ratio of 1 + `margin`.
 
     Of several `comparisons` that are made of one bench each gets a part of the chance of a false
-    alarm. Raises UsageError when nothing was measured of both.
+    alarm. Raises UsageError when nothing was measured of both, or both are one.
     """
     alpha = statistics.ALPHA / comparisons
     together = first.run == second.run
+    if together and first.target == second.target:
+        raise UsageError(
+            f"{first.label} and {second.label} are the same target of the same bench",
+            "Give two benches, or two targets of one: FILE#TARGET.",
+        )
     theirs = (
         metrics.series(first.run.waves, first.target),
         metrics.series(second.run.waves, second.target),

@@ -14,6 +14,8 @@ from zluda_stack.bench.saved import Answer, Run, Wave
 
 # Below, what a request costs beside its tokens is more than they do.
 _LEAST_PROMPT_TOKENS = 256
+# In seconds or tokens a second: what no clock and no server gives, as a damaged file may have it.
+_LEAST, _MOST = 1e-9, 1e12
 
 
 class Metric(str, Enum):
@@ -84,10 +86,10 @@ def of_wave(wave: Wave) -> dict[What, float]:
         if numbers:
             found[_what(wave, metric)] = statistics.median(numbers)
     # A wave that lost an answer did less than its clients asked for.
-    if wave.clients > 1 and len(answers) == wave.clients:
+    if wave.clients > 1 and len(answers) == wave.clients and wave.seconds:
         tokens = sum(answer.tokens for answer in answers)
         found[_what(wave, Metric.TOGETHER)] = tokens / wave.seconds
-    return {what: number for what, number in found.items() if number > 0}
+    return {what: number for what, number in found.items() if _LEAST <= number <= _MOST}
 
 
 def by_round(values: Iterable[Value]) -> dict[int, float]:
@@ -122,7 +124,7 @@ def _what(wave: Wave, metric: Metric) -> What:
 
 def _prompt(answer: Answer) -> float | None:
     computed = answer.prompt_tokens - answer.cached_tokens
-    return computed / answer.first if computed >= _LEAST_PROMPT_TOKENS else None
+    return computed / answer.first if computed >= _LEAST_PROMPT_TOKENS and answer.first else None
 
 
 def _generation(answer: Answer) -> float | None:

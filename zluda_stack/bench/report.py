@@ -83,11 +83,11 @@ def verdict(comparison: Comparison, one: Compared) -> str:
     """What a comparison says of one metric, such as `a is 9.1 % faster (7.9 to 10.4 %)`."""
     first, second = comparison.first, comparison.second
     if one.verdict == "no difference":
-        return f"no difference ({second} is {_signed(one.low)} to {_signed(one.high)} faster)"
+        return f"no difference{_bounds(second, one)}"
     if one.verdict == "cannot tell":
         return (
-            f"cannot tell ({second} is {_signed(one.low)} to {_signed(one.high)} faster): needs "
-            f"about {one.rounds} rounds, and had {comparison.rounds}"
+            f"cannot tell{_bounds(second, one)}: needs about {one.rounds} rounds, and had "
+            f"{comparison.rounds}"
         )
     winner, by = (second, one) if one.faster > 0 else (first, _reversed(one))
     told = f"{winner} is {_percent(by.faster)} faster ({_percents(by.low, by.high)})"
@@ -148,12 +148,20 @@ def _percent(ratio: float) -> str:
 
 
 def _percents(low: float | None, high: float | None) -> str:
-    return f"{_bare(low)} to {_bare(high)} %"
+    """The bounds of a winner's lead; that it has one is what `low` says."""
+    if low is None or high is None:
+        return f"at least {_percent(low or 0.0)}"
+    return f"{low * 100:.1f} to {_percent(high)}"
 
 
-def _bare(ratio: float | None) -> str:
-    return "?" if ratio is None else f"{ratio * 100:.1f}"
+def _bounds(second: str, one: Compared) -> str:
+    """How much faster it may be; nothing where the rounds are too few to bound it."""
+    if one.low is None:
+        return "" if one.high is None else f" ({second} is at most {_signed(one.high)} faster)"
+    if one.high is None:
+        return f" ({second} is at least {_signed(one.low)} faster)"
+    return f" ({second} is {_signed(one.low)} to {_signed(one.high)} faster)"
 
 
-def _signed(ratio: float | None) -> str:
-    return "? %" if ratio is None else f"{ratio * 100:+.1f} %"
+def _signed(ratio: float) -> str:
+    return f"{ratio * 100:+.1f} %"

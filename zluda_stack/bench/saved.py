@@ -6,16 +6,21 @@ Nothing of it names a person or a machine: no host name, user, address, path or 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from zluda_stack.errors import HostProblem, UsageError
 from zluda_stack.files import write_atomic
 
 VERSION = 1
 _FORMAT = "zluda-stack-bench"
+# What a bench can have measured: more is a damaged file, and would lead the statistics astray.
+Seconds = Annotated[float, Meta(ge=0, le=1e7)]
+Count = Annotated[int, Meta(ge=0, le=10**9)]
+Bytes = Annotated[int, Meta(ge=0, le=2**60)]
+Watts = Annotated[float, Meta(ge=0, le=1e6)]
 
 
 class Answer(Struct, frozen=True, kw_only=True):
@@ -25,12 +30,12 @@ class Answer(Struct, frozen=True, kw_only=True):
     the pieces. Tokens are as the server counts them. With a `fault` it counts for nothing.
     """
 
-    first: float = 0.0
-    last: float = 0.0
-    gaps: tuple[float, ...] = ()
-    prompt_tokens: int = 0
-    cached_tokens: int = 0
-    tokens: int = 0
+    first: Seconds = 0.0
+    last: Seconds = 0.0
+    gaps: tuple[Seconds, ...] = ()
+    prompt_tokens: Count = 0
+    cached_tokens: Count = 0
+    tokens: Count = 0
     fault: str = ""
 
 
@@ -42,12 +47,12 @@ class Wave(Struct, frozen=True, kw_only=True):
     """
 
     target: str
-    round: int
-    visit: int
+    round: Count
+    visit: Count
     prompt: str
-    clients: int
-    began: float
-    seconds: float
+    clients: Count
+    began: Seconds
+    seconds: Seconds
     answers: tuple[Answer, ...]
 
 
@@ -58,10 +63,10 @@ class Watched(Struct, frozen=True, kw_only=True):
     """
 
     target: str
-    visit: int
-    memory: int | None = None
-    card_memory: int | None = None
-    watts: tuple[float, ...] = ()
+    visit: Count
+    memory: Bytes | None = None
+    card_memory: Bytes | None = None
+    watts: tuple[Watts, ...] = ()
 
 
 class TargetFacts(Struct, frozen=True, kw_only=True):
@@ -117,16 +122,16 @@ class Run(Struct, frozen=True, kw_only=True):
     version: int = VERSION
     program: str
     began: str
-    seconds: float
+    seconds: Seconds
     machine: Machine
-    targets: tuple[TargetFacts, ...]
+    targets: Annotated[tuple[TargetFacts, ...], Meta(min_length=1)]
     not_measured: tuple[NotMeasured, ...] = ()
     prompts: dict[str, str]
     cached: bool = False
-    clients: tuple[int, ...]
-    rounds: int
+    clients: tuple[Count, ...]
+    rounds: Count
     order: int
-    client_cpu: float
+    client_cpu: Annotated[float, Meta(ge=0, le=1e6)]
     waves: tuple[Wave, ...]
     watched: tuple[Watched, ...] = ()
 
