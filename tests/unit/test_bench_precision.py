@@ -6,10 +6,11 @@ import random
 from functools import partial
 
 import pytest
+from msgspec import structs
 
 from tests.unit import bench_runs
 from tests.unit.fake_streams import FakeStreams, fake_streams
-from zluda_stack.bench import compare, precision, statistics
+from zluda_stack.bench import compare, measure, precision, statistics
 from zluda_stack.bench.compare import MARGIN, Side
 from zluda_stack.bench.measure import Asked, Bench, Opened
 from zluda_stack.bench.prompts import all_prompts
@@ -77,6 +78,34 @@ def test_going_on_raises_no_more_alarms_than_chance() -> None:
     assert alarms <= 67
 
 
+def test_whose_numbers_they_are_does_not_decide_how_long_a_bench_is() -> None:
+    """What the p-values are exact by: names exchanged in a round change nothing."""
+    names = ("a", "b", "c")
+    for seed in range(20):
+        whole = bench_runs.run(dict.fromkeys(names, 1.0), seed, rounds=9)
+        chance = bench_runs.seeded(seed)
+        names_of = [dict(zip(names, chance.sample(names, 3), strict=True)) for _ in range(9)]
+        exchanged = [
+            structs.replace(wave, target=names_of[wave.round][wave.target]) for wave in whole.waves
+        ]
+        for margin in (0.01 * step for step in range(1, 100)):
+            enough = precision.is_enough(whole.waves, names, margin)
+            assert precision.is_enough(exchanged, names, margin) == enough
+
+
+def test_a_long_bench_asks_no_more_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(measure, "_MORE_SECONDS", 0)
+    with fake_streams(FakeStreams()) as port:
+        targets = [
+            RemoteTarget(name, f"http://127.0.0.1:{port}", None, None, cached=False)
+            for name in NAMES
+        ]
+        with Bench(targets, asked(more=30), Silent()) as made:
+            measured = made.run()
+    # One more: only once all rounds were asked does the time begin that more may take.
+    assert max(wave.round for wave in measured.waves) <= 6
+
+
 class OnTheCard(RemoteTarget):
     """A target on a card that another shares, which comes up so many times and then no more."""
 
@@ -125,5 +154,6 @@ def test_no_more_rounds_are_asked_for_a_target_that_is_gone() -> None:
         targets = [OnTheCard("a", port, times=99), OnTheCard("b", port, times=3)]
         with Bench(targets, asked(more=3), Silent()) as made:
             measured = made.run()
-    assert [one.target for one in measured.not_measured] == ["b"]
+    (lack,) = measured.not_measured
+    assert (lack.target, lack.hint) == ("b", "It never will again.")
     assert {wave.round for wave in measured.waves} == set(range(6))

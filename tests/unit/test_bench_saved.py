@@ -70,8 +70,8 @@ def test_any_numbers_are_compared_or_refused_in_our_words(
     file.write_text(json.dumps(told))
     try:
         run = saved.read(file)
-        sides = [compare.Side(label=name, run=run, target=name) for name in run.names]
-        assert report.compared(compare.compare(*sides))
+        first, second = (compare.Side(label=name, run=run, target=name) for name in run.names)
+        assert report.compared(compare.compare(first, second))
     except StackError as error:
         assert error.hint
 

@@ -140,7 +140,7 @@ class Bench:
                 raise
             except StackError as error:
                 self._gone.add(visit.target)
-                self._not_measured(visit.target, None, error.message)
+                self._not_measured(visit.target, None, error.message, error.hint or "")
                 continue
             self._visit(opened, visit, number)
             self.found.seconds = time.perf_counter() - self._began
@@ -231,8 +231,9 @@ class Bench:
         )
         self.found.waves.append(wave)
 
-    def _not_measured(self, target: str, prompt: str | None, reason: str) -> None:
-        self.found.not_measured.append(NotMeasured(target=target, prompt=prompt, reason=reason))
+    def _not_measured(self, target: str, prompt: str | None, reason: str, hint: str = "") -> None:
+        lack = NotMeasured(target=target, prompt=prompt, reason=reason, hint=hint)
+        self.found.not_measured.append(lack)
 
 
 def _refusal(answers: Sequence[Answer]) -> str | None:

@@ -14,7 +14,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from zluda_stack.bench import metrics
-from zluda_stack.bench.metrics import Series, Value
+from zluda_stack.bench.metrics import Value
 from zluda_stack.bench.saved import Wave
 
 # The interval reaches about 2.4 of its standard errors to each side (27 of them, measured on
@@ -25,29 +25,25 @@ _ERRORS = 4.4
 def is_enough(waves: Sequence[Wave], targets: Sequence[str], margin: float) -> bool:
     """True when targets that are alike would be told to be, within a ratio of 1 + `margin`.
 
-    The first of `targets` is compared with each of the others; a single one is not compared.
+    A single one of `targets` is compared with nothing.
     """
     theirs = [metrics.series(waves, target) for target in targets]
-    return all(_error(theirs[0], other) * _ERRORS <= math.log1p(margin) for other in theirs[1:])
+    kinds = {what for series in theirs for what in series}
+    rows = ([series[what] for series in theirs if what in series] for what in kinds)
+    return all(_error(row) * _ERRORS <= math.log1p(margin) for row in rows if len(row) > 1)
 
 
-def _error(first: Series, second: Series) -> float:
-    """The largest standard error, among the metrics, of the difference of two targets.
+def _error(row: Sequence[Sequence[Value]]) -> float:
+    """The most that the standard error of the difference of two targets can be, in one metric.
 
-    It is of the logarithms, and infinite where a metric has no round with two visits of both.
+    It is of the logarithms, and infinite where no round has two visits of all. That of two targets
+    leaves out the others; this sum over all is the same whichever two exchange their names.
     """
-    return max(
-        (_of_metric(first[what], second[what]) for what in set(first) & set(second)), default=0.0
-    )
-
-
-def _of_metric(first: Sequence[Value], second: Sequence[Value]) -> float:
-    theirs, others = _apart(first), _apart(second)
+    apart = [_apart(values) for values in row]
+    rounds = set.intersection(*map(set, apart))
     # The variance of a mean of two visits is a quarter of the square of their difference.
-    variances = [
-        (theirs[number] ** 2 + others[number] ** 2) / 4 for number in set(theirs) & set(others)
-    ]
-    return math.sqrt(sum(variances)) / len(variances) if variances else math.inf
+    variance = sum(one[number] ** 2 / 4 for one in apart for number in rounds)
+    return math.sqrt(variance) / len(rounds) if rounds else math.inf
 
 
 def _apart(values: Sequence[Value]) -> dict[int, float]:
