@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
+import time
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import pytest
 
+from tests.unit.planning import machine, plan_for
 from tests.unit.served import served
 from zluda_stack import paths
 from zluda_stack.models.layout import Layout, Record, StoredFile
@@ -169,6 +172,37 @@ def test_it_is_healthy_when_the_page_opens_too(page: int | None, *, healthy: boo
         both = subprocess.run([is_healthy, str(port), f"{port}/"], check=False, timeout=30)
     assert api.returncode == 0
     assert (both.returncode == 0) is healthy
+
+
+class SlowWebui(FakeWebui):
+    """A busy machine: the API and the page take 3 s each."""
+
+    page = 200
+
+    def do_GET(self) -> None:
+        """The answer, late."""
+        time.sleep(3)
+        super().do_GET()
+
+
+def is_healthy_in_time(*servers: str) -> int:
+    """The exit code of the health check, which must end before the container engine ends it."""
+    plan = plan_for(machine(), engine="docker", gpu="none", profile="webui")
+    (limit,) = {service.health.timeout for service in plan.services if service.health}
+    script = [str(paths.images() / "_scripts/is-healthy"), *servers]
+    return subprocess.run(script, capture_output=True, check=False, timeout=limit).returncode
+
+
+def test_two_slow_servers_are_healthy_within_the_time_of_the_health_check() -> None:
+    with served(SlowWebui) as port:
+        assert is_healthy_in_time(str(port), f"{port}/") == 0
+
+
+def test_two_servers_that_hang_are_unhealthy_within_the_time_of_the_health_check() -> None:
+    with socket.create_server(("127.0.0.1", 0), backlog=0) as hung:
+        port = hung.getsockname()[1]
+        with socket.create_connection(("127.0.0.1", port)):  # its queue is full: none gets in
+            assert is_healthy_in_time(str(port), f"{port}/") != 0
 
 
 def check_torch(
