@@ -20,6 +20,26 @@ def children(folder: Path) -> list[Path]:
         return []
 
 
+def require_writable(path: Path) -> None:
+    """Raises HostProblem where `write_atomic` could not write `path`, as far as is seen before.
+
+    Nothing is written or made: this is for what comes of hours of work.
+    """
+    place = os.path.realpath(path)
+    folder = os.path.dirname(place)  # noqa: PTH120 -- Path.exists fails in a closed folder
+    while not os.path.exists(folder):  # noqa: PTH110
+        folder = os.path.dirname(folder)  # noqa: PTH120
+    problem = ""
+    if os.path.isdir(place):  # noqa: PTH112
+        problem = "it is a folder"
+    elif not os.path.isdir(folder):  # noqa: PTH112
+        problem = f"{folder} is no folder"
+    elif not os.access(folder, os.W_OK | os.X_OK):
+        problem = f"nothing can be made in {folder}"
+    if problem:
+        raise HostProblem(f"cannot write {path}: {problem}", "Name a file in a folder of yours.")
+
+
 def write_atomic(
     path: Path, data: str | bytes, mode: int = 0o644, *, follow_link: bool = True
 ) -> None:

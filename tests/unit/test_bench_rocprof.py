@@ -5,20 +5,26 @@ The numbers and names are made up: no card was here.
 
 from __future__ import annotations
 
+import io
+import tarfile
 from pathlib import Path
 
 import pytest
 import yaml
 
-from tests.unit.command_line import CASES, run, settle, write
+from tests.unit import bench_runs
+from tests.unit.command_line import CASES, NO_GPU, run, settle, write
 from tests.unit.planning import card, machine, plan_for
 from zluda_stack.bench import rocprof
+from zluda_stack.bench.targets import RocprofTarget
 from zluda_stack.cli import bench_kernels
+from zluda_stack.engines.docker import rocprof as counted
 from zluda_stack.engines.docker.change import served_images
-from zluda_stack.errors import ExitCode, HostProblem, PlanRefused
+from zluda_stack.errors import EngineFailure, ExitCode, HostProblem, PlanRefused
 from zluda_stack.host.facts import HostFacts
 from zluda_stack.plan.profiles import traits
 from zluda_stack.plan.rocprof import servers, with_rocprof
+from zluda_stack.progress import Progress, Silent
 from zluda_stack.render.project import render_project
 
 HEAD = '"Name","Calls","TotalDurationNs","AverageNs","Percentage","MinNs","MaxNs","StdDev"\n'
@@ -152,3 +158,78 @@ def test_a_folder_that_cannot_be_made_is_refused_before_anything_starts(tmp_path
     write(tmp_path / "file", "")
     with pytest.raises(HostProblem, match=r"cannot make .*: Not a directory"):
         bench_kernels.make(tmp_path / "file" / "folder")
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (("webui",), "webui profile is not run under rocprofv3"),
+        (("native", "--variant", "debian"), "the packages of debian hold no rocprofv3"),
+    ],
+)
+def test_what_it_counts_nowhere_is_said_before_what_this_machine_lacks(
+    flags: tuple[str, ...], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settle(tmp_path, monkeypatch)
+    told = run("--host-facts", str(NO_GPU), "bench", *flags, "--rocprof", "new", "--dry-run")
+    assert message in told.err
+
+
+class FakeEngine:
+    """An engine that is asked to take stacks down, and nothing else."""
+
+    def __init__(self) -> None:
+        self.down_were: list[str] = []
+
+    def down(self, name: str, progress: Progress) -> None:
+        progress.step(f"stopping {name}")
+        self.down_were.append(name)
+
+
+def target(name: str, folder: Path) -> RocprofTarget:
+    plan = with_rocprof(plan_for(machine(card("gfx90a")), profile="native"))
+    return RocprofTarget(name, plan, None, folder, cached=False)
+
+
+def test_the_kernels_of_one_are_told_where_those_of_another_are_lost(tmp_path: Path) -> None:
+    write(tmp_path / "native" / "1" / "12_kernel_stats.csv", ONE)
+    told = bench_kernels.counted(
+        [target(name, tmp_path / name) for name in ("translated", "native")],
+        bench_runs.run({"translated": 1.0, "native": 1.0}, 1),
+    )
+    assert [kernel.calls for kernel in told.kernels["native"]] == [50, 100]
+    (lost,) = told.lost
+    assert lost.message.startswith("the kernels of translated are lost: ")
+
+
+@pytest.mark.parametrize("failing", ["take", "forget"])
+def test_a_stack_is_taken_down_whatever_becomes_of_what_was_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: str
+) -> None:
+    def fail(*_: object) -> None:
+        raise EngineFailure("not today")
+
+    for name in ("take", "forget"):
+        monkeypatch.setattr(counted, name, fail if name == failing else lambda *_: None)
+    one, engine = target("native", tmp_path), FakeEngine()
+    monkeypatch.setattr(one, "_engine", engine)
+    monkeypatch.setattr(one, "_is_open", True)
+    one.close(Silent())
+    assert engine.down_were == [one.plan.name]
+
+
+def test_an_archive_that_ends_early_is_no_traceback() -> None:
+    whole = io.BytesIO()
+    with tarfile.open(fileobj=whole, mode="w") as archive:
+        member = tarfile.TarInfo("server_kernel_stats.csv")
+        member.size = len(ONE)
+        archive.addfile(member, io.BytesIO(ONE.encode()))
+    cut = io.BytesIO(whole.getvalue()[:600])
+    with (
+        pytest.raises(EngineFailure, match="damaged archive"),
+        counted._opened(cut) as archive,
+    ):
+        for each in archive:
+            content = archive.extractfile(each)
+            assert content is not None
+            content.read()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,7 +11,7 @@ from tests.unit import bench_runs
 from tests.unit.command_line import CASES, NO_GPU, run, settle, write
 from tests.unit.fake_streams import FakeStreams, fake_streams
 from zluda_stack.bench import saved
-from zluda_stack.bench.measure import Asked, Bench, Opened
+from zluda_stack.bench.measure import Asked, Bench
 from zluda_stack.bench.prompts import all_prompts
 from zluda_stack.bench.targets import RemoteTarget
 from zluda_stack.errors import EngineFailure, ExitCode
@@ -201,30 +202,110 @@ def test_a_bench_of_two_targets_says_how_they_compare() -> None:
     assert verdicts["generation"] == "slower"
 
 
-class Stubborn:
-    """A target that cannot be closed."""
-
-    cards: frozenset[str] = frozenset()
+class Stubborn(RemoteTarget):
+    """A target on a card that cannot be closed."""
 
     def __init__(self, name: str, port: int, closed: list[str]) -> None:
-        self.name = name
-        self._inner = RemoteTarget(name, f"http://127.0.0.1:{port}", None, None, cached=False)
+        super().__init__(name, f"http://127.0.0.1:{port}", None, None, cached=False)
+        self.cards = frozenset({name[0]})
         self._closed = closed
 
-    def open(self, progress: Progress) -> Opened:
-        return self._inner.open(progress)
-
     def close(self, progress: Progress) -> None:
+        """Raises EngineFailure."""
         progress.step(f"closing {self.name}")
         self._closed.append(self.name)
         raise EngineFailure(f"{self.name} does not stop")
 
 
-def test_what_cannot_be_closed_keeps_nothing_else_open() -> None:
+@pytest.mark.parametrize("names", [("a", "b"), ("a1", "a2")], ids=["two cards", "one card"])
+def test_what_cannot_be_closed_keeps_nothing_open_and_loses_nothing(names: tuple[str, str]) -> None:
     closed: list[str] = []
     asked = Asked(prompts=(all_prompts()["small"],), clients=(1,), rounds=1, cached=False, order=1)
-    with fake_streams(FakeStreams()) as port, pytest.raises(EngineFailure):
-        targets = [Stubborn(name, port, closed) for name in ("one", "two")]
+    with fake_streams(FakeStreams()) as port:
+        targets = [Stubborn(name, port, closed) for name in names]
         with Bench(targets, asked, Silent()) as bench:
-            bench.run()
-    assert sorted(closed) == ["one", "two"]
+            measured = bench.run()
+    assert set(closed) == set(names)
+    assert {wave.target for wave in measured.waves} == set(names)
+    assert measured.not_measured == []
+    assert {problem.message for problem in measured.still_up} == {
+        f"{name} could not be taken down: {name} does not stop" for name in names
+    }
+
+
+@pytest.mark.parametrize("dry_run", [(), ("--dry-run",)])
+@pytest.mark.parametrize(
+    "place",
+    [("-o", "."), ("-o", ""), ("-o", "file/b.json"), ("--picture", "file/p.svg")],
+    ids=" ".join,
+)
+def test_a_place_that_cannot_be_written_is_refused_before_the_first_request(
+    project: Path, place: tuple[str, str], dry_run: tuple[str, ...]
+) -> None:
+    write(project / "file", "")
+    does = FakeStreams()
+    with fake_streams(does) as port:
+        told = run("bench", f"http://127.0.0.1:{port}", *QUICK, *place, *dry_run)
+    assert told.code == ExitCode.HOST
+    assert f"cannot write {place[1] or '.'}" in told.err
+    assert does.asked == []
+
+
+class Blocking(list[Any]):
+    """Requests, of which each puts a folder in the place of a file."""
+
+    def __init__(self, place: Path) -> None:
+        super().__init__()
+        self._place = place
+
+    def append(self, asked: Any) -> None:
+        """Keep it, and be in the way."""
+        self._place.mkdir(exist_ok=True)
+        super().append(asked)
+
+
+@pytest.mark.parametrize("as_json", [(), ("--json",)])
+def test_what_was_measured_is_told_where_it_cannot_be_saved(
+    project: Path, as_json: tuple[str, ...]
+) -> None:
+    does = FakeStreams(asked=Blocking(project / "b.json"))
+    with fake_streams(does) as port:
+        told = run("bench", f"http://127.0.0.1:{port}", *QUICK, "-o", "b.json", *as_json)
+    assert told.code == ExitCode.HOST
+    problem = f"cannot write {project / 'b.json'}: "
+    if as_json:
+        assert told.json["run"]["waves"]
+        assert told.json["problems"][0]["message"].startswith(problem)
+    else:
+        assert "first token" in told.out
+        assert problem in told.err
+
+
+def test_a_dry_run_of_what_cannot_be_measured_counts_no_requests() -> None:
+    told = run("--host-facts", str(NO_GPU), "bench", "native", "--dry-run")
+    assert told.code == ExitCode.ENGINE
+    assert "nothing can be measured here: native" in told.err
+    assert "requests" not in told.out
+
+
+def test_a_dry_run_says_what_is_built_and_fetched_before() -> None:
+    case = str(CASES / "radeon-rx-7900-xtx.json")
+    flags = ("--dry-run", "--accept-cuda-eula", "--model", "qwen3-8b")
+    told = run("--host-facts", case, "bench", "translated", *flags)
+    assert told.code == ExitCode.OK, told.err
+    assert "# Building the images takes" in told.out
+    assert "# The model qwen3-8b takes" in told.out
+    facts = run("--host-facts", case, "bench", "translated", *flags, "--json").json
+    assert facts["builds"]["translated"]["minutes"] > 0
+    assert set(facts["downloads"]) == {"translated"}
+    assert facts["each"]["more_rounds"] == 72
+
+
+def test_one_round_is_no_plural() -> None:
+    told = run("--host-facts", str(NO_GPU), "bench", "cpu", "--dry-run", *QUICK)
+    assert "Each target gets 2 requests in 1 round: " in told.out
+    assert "about a minute for each" in told.out
+
+
+def test_an_empty_target_is_named() -> None:
+    assert "an empty word is no target" in run("bench", "").err

@@ -88,7 +88,8 @@ class Asked:
 class Measured:
     """What came of it. `began` is a time in UTC, `seconds` how long it took so far.
 
-    `client_cpu` is the CPU time of this process in `seconds_of_waves`.
+    `client_cpu` is the CPU time of this process in `seconds_of_waves`. `still_up` says what could
+    not be taken down again: no harm to what was measured.
     """
 
     began: str
@@ -97,6 +98,7 @@ class Measured:
     waves: list[Wave] = field(default_factory=list)
     watched: list[Watched] = field(default_factory=list)
     not_measured: list[NotMeasured] = field(default_factory=list)
+    still_up: list[StackError] = field(default_factory=list)
     client_cpu: float = 0.0
     seconds_of_waves: float = 0.0
 
@@ -119,7 +121,7 @@ class Bench:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Close all that is open, also when closing one of them fails."""
+        """Close all that is open, whatever happens to one of them."""
         with ExitStack() as closing:
             for name in list(self._open):
                 closing.callback(self._close, name)
@@ -188,7 +190,13 @@ class Bench:
 
     def _close(self, name: str) -> None:
         del self._open[name]
-        self._targets[name].close(self._progress)
+        try:
+            self._targets[name].close(self._progress)
+        except Interrupted:
+            raise
+        except StackError as error:
+            problem = f"{name} could not be taken down: {error.message}"
+            self.found.still_up.append(type(error)(problem, error.hint))
 
     def _warm(self, opened: Opened, name: str, *, first: bool) -> None:
         """Ask everything once: kernels are compiled, and what the server refuses is found."""

@@ -99,7 +99,7 @@ class RocprofTarget(ProfileTarget):
     def close(self, progress: Progress) -> None:
         """End the servers, copy what was counted, and take the stack down.
 
-        What cannot be copied is said, and does no harm to what was measured.
+        What cannot be copied or removed is said, and does no harm to what was measured.
         """
         from zluda_stack.engines.docker import rocprof
 
@@ -111,8 +111,12 @@ class RocprofTarget(ProfileTarget):
                     rocprof.take(self.plan, self.folder / str(self._times), progress)
             except StackError as failure:
                 progress.step(f"{self.name}: what was counted is lost: {failure.message}")
-            super().close(progress)
-            rocprof.forget(self.plan)
+            finally:
+                super().close(progress)
+            try:
+                rocprof.forget(self.plan)
+            except StackError as failure:
+                progress.step(f"{self.name}: a volume of rocprofv3 stays: {failure.message}")
 
 
 class StackTarget:

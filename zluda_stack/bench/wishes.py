@@ -59,7 +59,7 @@ def _parse(word: str) -> Wish:
     profiles = (*get_args(Profile), CPU)
     if word not in profiles:
         raise UsageError(
-            f"{word} is no target",
+            f"{word or 'an empty word'} is no target",
             f"{did_you_mean(word, profiles)}It is {', '.join(profiles)}, stack:NAME, or the URL of "
             "a server, also as NAME=URL.",
         )

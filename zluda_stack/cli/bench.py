@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-import shlex
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,21 +11,20 @@ from typing import TYPE_CHECKING, get_args
 
 import click
 
-from zluda_stack.cli import bench_kernels, bench_targets, context, output
+from zluda_stack.cli import bench_dry_run, bench_kernels, bench_targets, context, output
 from zluda_stack.cli.options import dry_run_option, json_option, settings_options, yes_option
-from zluda_stack.errors import EngineFailure, Interrupted, StackError, UsageError
-from zluda_stack.program import as_typed
+from zluda_stack.errors import EngineFailure, ExitCode, Interrupted, StackError, UsageError
 from zluda_stack.settings import Profile
 
 if TYPE_CHECKING:
     from zluda_stack.bench.compare import Comparison, Side
     from zluda_stack.bench.measure import Asked, Measured, Target
+    from zluda_stack.bench.rocprof import Kernel
     from zluda_stack.bench.saved import Machine, NotMeasured, Run
 
+    Kernels = dict[str, tuple[Kernel, ...]]
+
 _MOST_CLIENTS = 256
-# Only to turn tokens into minutes, and said with them: what a target really does is measured.
-_PROMPT_RATE = 500
-_ANSWER_RATE = 50
 # Without --rounds: what is asked, and how much more while it is not enough to tell.
 _ROUNDS, _MORE_ROUNDS = 24, 72
 
@@ -122,10 +120,7 @@ def bench(
         # It keeps a line for each launch of a kernel, and its numbers are no measure of speed.
         rounds = 1
     asked = _asked(prompts, clients, rounds, margin / 100, cached=cached)
-    if picture is not None:
-        from zluda_stack.bench.picture import require
-
-        require(Path(picture))
+    _require_places(out, picture)
     if not dry_run:
         context.refuse_replay(ctx, "bench")
     remote = bench_targets.Remote(model=remote_model, key_env=key_env, key_file=key_file)
@@ -133,8 +128,10 @@ def bench(
     how = bench_targets.How(remote=remote, cached=cached, counting=counting)
     found, refused = bench_targets.find(ctx, flags, targets, how)
     if dry_run:
-        _print_dry_run(found, refused, asked, as_json=as_json)
-        return
+        bench_dry_run.tell(ctx, found, refused, asked, as_json=as_json)
+        if found or as_json:
+            ctx.exit(ExitCode.OK if found else ExitCode.ENGINE)
+        raise _nothing(refused)
     for one in refused:
         output.warn(f"{one.target} cannot be measured here: {one.reason}", one.hint)
     if not found:
@@ -142,16 +139,15 @@ def bench(
     bench_targets.agree(ctx, found, yes=yes, show=not as_json)
     if counting is not None:
         bench_kernels.make(counting)
-    run = _measure(found, refused, asked, _machine(ctx))
-    if out is not None:
-        from zluda_stack.bench.saved import write
-
-        write(Path(out), run)
-    if picture is not None:
-        from zluda_stack.bench.picture import draw
-
-        draw(run, Path(picture))
-    _tell(run, found, margin / 100, as_json=as_json)
+    measured = _measure(found, refused, asked)
+    run = _run(measured, refused, asked, _machine(ctx))
+    counted = bench_kernels.counted(found, run)
+    problems = [*measured.still_up, *_save(run, out, picture), *counted.lost]
+    if as_json:
+        _print_json(run, counted.kernels, problems, margin / 100)
+        ctx.exit(problems[0].exit_code if problems else ExitCode.OK)
+    _tell(run, counted.kernels, margin / 100)
+    _raise_first(problems)
 
 
 def _asked(
@@ -183,6 +179,45 @@ def _asked(
     )
 
 
+def _require_places(out: str | None, picture: str | None) -> None:
+    """Raises UsageError, HostProblem where what takes long could not be written in the end."""
+    from zluda_stack.files import require_writable
+
+    if picture is not None:
+        from zluda_stack.bench.picture import require
+
+        require(Path(picture))
+    for place in (out, picture):
+        if place is not None:
+            require_writable(Path(place))
+
+
+def _save(run: Run, out: str | None, picture: str | None) -> Iterator[StackError]:
+    """Write the files, and give what went wrong: what was measured is to be told all the same."""
+    from zluda_stack.bench.saved import write
+
+    try:
+        if out is not None:
+            write(Path(out), run)
+    except StackError as error:
+        yield error
+    try:
+        if picture is not None:
+            from zluda_stack.bench.picture import draw
+
+            draw(run, Path(picture))
+    except StackError as error:
+        yield error
+
+
+def _raise_first(problems: list[StackError]) -> None:
+    """Warn of all but the first of `problems`, and raise that, if there is one."""
+    for problem in problems[1:]:
+        output.warn(problem.message, problem.hint)
+    if problems:
+        raise problems[0]
+
+
 def _nothing(refused: list[NotMeasured]) -> StackError:
     first = refused[0]
     general = "`zluda-stack doctor` looks at the machine; `zluda-stack bench cpu` needs no card."
@@ -193,9 +228,7 @@ def _nothing(refused: list[NotMeasured]) -> StackError:
     )
 
 
-def _measure(
-    targets: list[Target], refused: list[NotMeasured], asked: Asked, machine: Machine
-) -> Run:
+def _measure(targets: list[Target], refused: list[NotMeasured], asked: Asked) -> Measured:
     """Measure, with progress. What was brought up is taken down, whatever happens."""
     from zluda_stack.bench.measure import Bench
 
@@ -209,7 +242,7 @@ def _measure(
             ) from None
     if not measured.waves:
         raise _nothing([*measured.not_measured, *refused])
-    return _run(measured, refused, asked, machine)
+    return measured
 
 
 @contextmanager
@@ -259,30 +292,40 @@ def _machine(ctx: click.Context) -> Machine:
     return machine(context.facts(ctx, context.configured(ctx, {}).settings))
 
 
-def _tell(run: Run, targets: list[Target], margin: float, *, as_json: bool) -> None:
-    """Print what was measured, the first target beside each of the others, and the kernels."""
-    from zluda_stack.bench import report
+def _comparisons(run: Run, margin: float) -> list[Comparison]:
+    """The first target beside each of the others."""
     from zluda_stack.bench.compare import Side, compare
 
     sides = [Side(label=name, run=run, target=name) for name in run.names]
-    comparisons = [
-        compare(sides[0], other, margin, comparisons=len(sides) - 1) for other in sides[1:]
-    ]
-    if as_json:
-        kernels = bench_kernels.counted(targets, run)
-        output.print_json({"run": run, "comparisons": comparisons, "kernels": kernels})
-        return
+    return [compare(sides[0], other, margin, comparisons=len(sides) - 1) for other in sides[1:]]
+
+
+def _print_json(run: Run, kernels: Kernels, problems: list[StackError], margin: float) -> None:
+    output.print_json(
+        {
+            "run": run,
+            "comparisons": _comparisons(run, margin),
+            "kernels": kernels,
+            "problems": [output.error_facts(problem) for problem in problems],
+        }
+    )
+
+
+def _tell(run: Run, kernels: Kernels, margin: float) -> None:
+    """Print what was measured, how targets compare, and the kernels."""
+    from zluda_stack.bench import report
+
     output.table(report.COLUMNS, report.rows(run))
     output.say()
     output.table(report.TAKEN_COLUMNS, report.taken(run))
     for note in report.notes(run):
         output.say(f"note: {note}")
-    for comparison in comparisons:
+    for comparison in _comparisons(run, margin):
         _tell_comparison(comparison)
-    for target, counted in bench_kernels.counted(targets, run).items():
+    for target, theirs in kernels.items():
         output.say()
         output.heading(f"the kernels of {target}")
-        bench_kernels.table(counted)
+        bench_kernels.table(theirs)
 
 
 def _compare_saved(
@@ -339,31 +382,3 @@ def _tell_comparison(comparison: Comparison) -> None:
     output.table(report.COMPARED_COLUMNS, report.compared(comparison))
     for note in comparison.notes:
         output.say(f"note: {note}")
-
-
-def _print_dry_run(
-    found: list[Target], refused: list[NotMeasured], asked: Asked, *, as_json: bool
-) -> None:
-    """Print what would be brought up, asked, and not be measured."""
-    commands = {one.name: bench_targets.commands(one) for one in found}
-    prompt_tokens, answer_tokens = asked.tokens()
-    minutes = (prompt_tokens / _PROMPT_RATE + answer_tokens / _ANSWER_RATE) / 60
-    if as_json:
-        load = {"requests": asked.requests(), "prompt_tokens": prompt_tokens}
-        load |= {"answer_tokens": answer_tokens, "rounds": asked.rounds}
-        output.print_json({"commands": commands, "not_measured": refused, "each": load})
-        return
-    for one in found:
-        output.heading(f"{one.name}: {bench_targets.about(one)}")
-        for line in commands[one.name]:
-            output.say(shlex.join(line))
-    for lack in refused:
-        output.say(f"{lack.target}: cannot be measured here: {as_typed(lack.reason)}")
-        if lack.hint:
-            output.say(f"  {as_typed(lack.hint)}")
-    output.say(
-        f"Each target gets {asked.requests()} requests in {asked.rounds} rounds: about "
-        f"{prompt_tokens:,} tokens of prompts and {answer_tokens:,} of answers. At {_PROMPT_RATE} "
-        f"and {_ANSWER_RATE} tokens a second that is {minutes:.0f} minutes for each; a CPU can be "
-        "ten times as slow. After the first round the bench says how long it takes."
-    )

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from zluda_stack.cli import output
-from zluda_stack.errors import HostProblem, UsageError
+from zluda_stack.errors import EngineFailure, HostProblem, StackError, UsageError
 from zluda_stack.files import children
 
 if TYPE_CHECKING:
@@ -41,19 +42,28 @@ def make(folder: Path) -> None:
         ) from error
 
 
-def counted(targets: list[Target], run: Run) -> dict[str, tuple[Kernel, ...]]:
-    """The kernels of each target that was measured under rocprofv3; none for the others.
+@dataclass
+class Counted:
+    """The kernels of each target that was measured under rocprofv3, and whose are lost, and why."""
 
-    Raises EngineFailure where it wrote nothing.
-    """
+    kernels: dict[str, tuple[Kernel, ...]] = field(default_factory=dict)
+    lost: list[StackError] = field(default_factory=list)
+
+
+def counted(targets: list[Target], run: Run) -> Counted:
+    """What was counted in the bench `run`; nothing of targets without rocprofv3."""
     from zluda_stack.bench import rocprof
     from zluda_stack.bench.targets import RocprofTarget
 
-    return {
-        one.name: rocprof.collect(one.folder)
-        for one in targets
-        if isinstance(one, RocprofTarget) and one.name in run.names
-    }
+    found = Counted()
+    for one in targets:
+        if isinstance(one, RocprofTarget) and one.name in run.names:
+            try:
+                found.kernels[one.name] = rocprof.collect(one.folder)
+            except EngineFailure as error:
+                problem = f"the kernels of {one.name} are lost: {error.message}"
+                found.lost.append(EngineFailure(problem, error.hint))
+    return found
 
 
 def table(kernels: tuple[Kernel, ...]) -> None:

@@ -97,6 +97,13 @@ def plan_of(target: Target) -> Plan | None:
     return plan
 
 
+def plan_to_start(target: Target) -> Plan | None:
+    """The plan of a target that is brought up for the bench; None for one that is up."""
+    from zluda_stack.bench.targets import ProfileTarget
+
+    return target.plan if isinstance(target, ProfileTarget) else None
+
+
 def about(target: Target) -> str:
     """What it is, in words."""
     from zluda_stack.bench.targets import ProfileTarget
@@ -111,12 +118,10 @@ def about(target: Target) -> str:
 
 def commands(target: Target) -> tuple[tuple[str, ...], ...]:
     """The commands that bring it up; none for one that is up."""
-    from zluda_stack.bench.targets import ProfileTarget
     from zluda_stack.engines import engine_for
 
-    if not isinstance(target, ProfileTarget):
-        return ()
-    return engine_for(target.plan.engine).commands(target.plan)
+    plan = plan_to_start(target)
+    return () if plan is None else engine_for(plan.engine).commands(plan)
 
 
 def agree(ctx: click.Context, targets: list[Target], *, yes: bool, show: bool) -> None:
@@ -164,6 +169,8 @@ def _target(
         return RemoteTarget(wish.name, wish.value, remote.key(), remote.model, cached=cached)
     if wish.kind == "stack":
         return StackTarget(wish.name, wish.value, cached=cached)
+    if how.counting is not None:
+        _require_countable(ctx, flags, wish)
     plan = _plan(ctx, flags, wish, first)
     if how.counting is None:
         return ProfileTarget(wish.name, plan, _sha256(plan), cached=cached)
@@ -171,6 +178,19 @@ def _target(
 
     folder = how.counting / wish.name
     return RocprofTarget(wish.name, with_rocprof(plan), _sha256(plan), folder, cached=cached)
+
+
+def _require_countable(ctx: click.Context, flags: dict[str, object], wish: Wish) -> None:
+    """Raises PlanRefused for what --rocprof counts on no machine, before what this one lacks."""
+    from zluda_stack.bench.wishes import CPU
+    from zluda_stack.plan.rocprof import require_countable
+    from zluda_stack.plan.variant import choose_bases
+
+    if wish.value == CPU:
+        return  # its plan says it
+    settings = context.configured(ctx, flags | {"profile": wish.value}).settings
+    bases = choose_bases(context.catalog(), settings.variant, settings.base)
+    require_countable(settings.profile, bases.variant)
 
 
 def _plan(ctx: click.Context, flags: dict[str, object], wish: Wish, first: Plan | None) -> Plan:

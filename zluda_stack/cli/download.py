@@ -10,7 +10,7 @@ from zluda_stack.cli.agreement import agrees
 from zluda_stack.errors import Interrupted
 
 if TYPE_CHECKING:
-    from zluda_stack.plan.types import Plan
+    from zluda_stack.plan.types import Decision, Plan
 
 
 def agree(plan: Plan, *, yes: bool, show: bool) -> None:
@@ -18,10 +18,10 @@ def agree(plan: Plan, *, yes: bool, show: bool) -> None:
 
     Raises UsageError when nobody can be asked, Interrupted when the user says no.
     """
-    from zluda_stack.plan.download import DOWNLOAD, must_be_agreed_to
+    from zluda_stack.plan.download import must_be_agreed_to
 
-    told = next((each for each in plan.decisions if each.what == DOWNLOAD), None)
-    if told is None or _is_here(plan):
+    told = needed(plan)
+    if told is None:
         return
     if show:
         output.say(f"The model {plan.model.name} takes {told.value}: {told.because}.")
@@ -31,6 +31,14 @@ def agree(plan: Plan, *, yes: bool, show: bool) -> None:
     hint = "Add --yes, or name a smaller one: `zluda-stack models list`."
     if not agrees("Fetch it?", subject, hint):
         raise Interrupted("nothing was fetched", "`zluda-stack models list` shows smaller models.")
+
+
+def needed(plan: Plan) -> Decision | None:
+    """What fetching the plan's model takes; None where it is here, or nothing is told of it."""
+    from zluda_stack.plan.download import DOWNLOAD
+
+    told = next((each for each in plan.decisions if each.what == DOWNLOAD), None)
+    return None if told is None or _is_here(plan) else told
 
 
 def _is_here(plan: Plan) -> bool:

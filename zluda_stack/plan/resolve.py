@@ -168,7 +168,7 @@ def require_runnable(plan: Plan) -> None:
     """Return when this machine can carry the plan out; else raise HostProblem for what it lacks."""
     if plan.unmet:
         first, *others = plan.unmet
-        more = f" `zluda-stack plan` shows {len(others)} more that is lacking." if others else ""
+        more = f" `zluda-stack plan` shows what else is lacking ({len(others)})." if others else ""
         raise HostProblem(first.message, first.hint + more)
 
 

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from msgspec import structs
 
+from zluda_stack.catalog.schema import Variant
 from zluda_stack.errors import PlanRefused
 from zluda_stack.plan.profiles import traits
 from zluda_stack.plan.types import ImagePlan, Plan, Service
+from zluda_stack.settings import Profile
 
 # Where the image has rocprofv3 write, and the volume that keeps it once the server has ended.
 FOLDER = "/rocprof"
@@ -25,23 +27,13 @@ _STOP_S = 600
 
 def with_rocprof(plan: Plan) -> Plan:
     """`plan` with each server on a card under rocprofv3. Raises PlanRefused where it cannot be."""
-    known = traits(plan.profile)
     if not plan.gpus:
         raise PlanRefused(
             "rocprofv3 counts what a card computes, and this stack computes on the CPU",
             "Leave --rocprof out, or choose a card.",
         )
-    if known.has_page:
-        raise PlanRefused(
-            f"the server of the {plan.profile} profile is not run under rocprofv3",
-            "Choose translated or native.",
-        )
-    server = next(image for image in plan.images if image.name == known.image)
-    if not server.variant.packages["profiler"]:
-        raise PlanRefused(
-            f"the packages of {server.variant.name} hold no rocprofv3",
-            "AMD's own do: --variant rocm-ubuntu-22.04",
-        )
+    server = next(image for image in plan.images if image.name == traits(plan.profile).image)
+    require_countable(plan.profile, server.variant)
     counting = _counting(server)
     services = (
         _under_rocprof(one, counting) if one.build == server.name else one for one in plan.services
@@ -49,6 +41,20 @@ def with_rocprof(plan: Plan) -> Plan:
     made = structs.replace(plan, images=(*plan.images, counting), services=tuple(services))
     volumes = (*plan.volumes, *map(volume_of, servers(made)))
     return structs.replace(made, volumes=volumes)
+
+
+def require_countable(profile: Profile, variant: Variant) -> None:
+    """Raises PlanRefused where rocprofv3 counts nothing of a profile, whatever the machine is."""
+    if traits(profile).has_page:
+        raise PlanRefused(
+            f"the server of the {profile} profile is not run under rocprofv3",
+            "Choose translated or native.",
+        )
+    if not variant.packages["profiler"]:
+        raise PlanRefused(
+            f"the packages of {variant.name} hold no rocprofv3",
+            "AMD's own do: --variant rocm-ubuntu-22.04",
+        )
 
 
 def servers(plan: Plan) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ import tarfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from tempfile import TemporaryFile
+from tempfile import TemporaryFile, gettempdir
 from typing import IO, TYPE_CHECKING
 
 from zluda_stack import paths
@@ -66,7 +66,7 @@ def forget(plan: Plan) -> None:
 def _copy(client: DockerClient, container: Container, into: Path) -> None:
     """The container's folder as a folder of this machine, whose files are the user's own."""
     into.mkdir(parents=True, exist_ok=True)
-    with _archive(client, container) as packed, tarfile.open(fileobj=packed) as archive:
+    with _archive(client, container) as packed, _opened(packed) as archive:
         for member in archive:
             # Flat: rocprofv3 is told one name for all its files.
             name = Path(member.name).name
@@ -76,6 +76,18 @@ def _copy(client: DockerClient, container: Container, into: Path) -> None:
                 with content, partial.open("wb") as target:
                     shutil.copyfileobj(content, target)
                 partial.replace(into / name)
+
+
+@contextmanager
+def _opened(packed: IO[bytes]) -> Iterator[tarfile.TarFile]:
+    """The archive. Raises EngineFailure for one that ends early, also while it is read."""
+    try:
+        with tarfile.open(fileobj=packed) as archive:
+            yield archive
+    except tarfile.TarError as error:
+        raise EngineFailure(
+            f"the Docker Engine sent a damaged archive: {error}", "Measure again."
+        ) from error
 
 
 @contextmanager
@@ -89,5 +101,9 @@ def _archive(client: DockerClient, container: Container) -> Iterator[IO[bytes]]:
             packed.writelines(pieces)
         except (DockerException, RequestException) as error:
             raise unreachable(error) from error
+        except OSError as error:
+            raise HostProblem(
+                f"cannot write to {gettempdir()}: {error.strerror}", "Is its disk full?"
+            ) from error
         packed.seek(0)
         yield packed
