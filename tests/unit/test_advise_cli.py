@@ -377,3 +377,13 @@ def test_the_speed_through_zluda_is_no_reason_where_zluda_is_no_way() -> None:
 def test_the_command_is_for_the_card_that_was_named() -> None:
     told = advise("qwen2.5-coder-7b", "--gpu", "1", host="two-rx-7900-xtx").out
     assert "zluda-stack up --profile native --gpu 1 --model qwen2.5-coder-7b" in told
+
+
+@pytest.mark.parametrize("wish", ["1", "0000:99:00.0", "gfx90a"])
+def test_a_card_of_the_settings_that_is_not_here_is_no_end_of_advice(
+    wish: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ZLUDA_STACK_GPU", wish)
+    told = advise("--task", "serve")
+    assert told.code == ExitCode.OK, told.err
+    assert "$ zluda-stack up --profile native\n     first: " in told.out

@@ -9,7 +9,7 @@ from msgspec import structs
 from zluda_stack.advise.question import Situation
 from zluda_stack.catalog.nearest import find_gpu, plain, suggest_gpu
 from zluda_stack.catalog.schema import Catalog, Gpu
-from zluda_stack.errors import DeviceMissing, PlanRefused, UsageError
+from zluda_stack.errors import DeviceMissing, HostProblem, PlanRefused, UsageError
 from zluda_stack.host.facts import HostFacts
 from zluda_stack.models.fit_report import CardMemory
 from zluda_stack.plan.engine_needs import engine_for, engine_needs
@@ -75,7 +75,10 @@ def _outside(
     if found.trouble == "yes":
         hint = "`zluda-stack doctor` says what keeps the card out of reach."
         return Notice(code=NO_CARD, message=found.problem, hint=hint)
-    lack = reach(facts, configured, catalog).lack
+    try:
+        lack = reach(facts, configured, catalog).lack
+    except (HostProblem, PlanRefused) as error:  # a card of the settings that is not here
+        return Notice(code="gpu", message=error.message, hint=error.hint)
     return None if lack is None or lack.code == NO_CARD else lack
 
 
