@@ -10,9 +10,11 @@
 #
 # ZLUDA_STACK_PROFILE=native in the environment chooses a card for compose/native.yml, without ZLUDA, and
 # ZLUDA_STACK_PROFILE=webui one for compose/webui.yml (compose/webui-cpu.yml without a card).
+# ZLUDA_STACK_GPU also names one card of several: by gfx target, PCI address or number of `zluda-stack gpus`.
 # HSA_OVERRIDE_GFX_VERSION (such as 10.3.0) in the environment makes the card pass for another target.
 # Other settings in compose/.env are kept. Nothing here needs root. Where no card can be used and one is
-# wanted, compose/.env is written all the same, and the exit code is 4.
+# wanted, compose/.env is written all the same, and the exit code is 4. For one that was named and cannot be
+# taken, nothing is written, and the exit code is 2.
 set -eu
 
 folder=$(cd "$(dirname "$0")" && pwd)
@@ -35,6 +37,8 @@ beside it. Other settings in that file are kept. It takes no arguments and needs
 
 ZLUDA_STACK_GPU=none in the environment says that no card is wanted. Without it the exit code is 4 where
 none can be used; the file is written all the same.
+ZLUDA_STACK_GPU=gfx1100 (a target), 03:00.0 (a PCI address) or 1 (a number of \`zluda-stack gpus\`) names the
+card. Where that one cannot be taken the exit code is 2, and nothing is written. auto is the best card.
 ZLUDA_STACK_PROFILE=native in the environment chooses a card for native.yml, without ZLUDA, and
 ZLUDA_STACK_PROFILE=webui one for webui.yml (webui-cpu.yml without a card).
 HSA_OVERRIDE_GFX_VERSION (such as 10.3.0) in the environment makes the card pass for another target.
@@ -162,6 +166,67 @@ usable_memory() {
     if [ "${gtt:-0}" -gt "$own" ]; then echo "$gtt"; else echo "$own"; fi
 }
 
+# Fill `wish` with which card is wanted, in the form that `is_meant` compares: nothing for the best, none, a
+# number, a PCI address, or a gfx target. Any other word means no card.
+read_wish() {
+    read -r wish <<WISH
+$(printf '%s' "$wanted" | tr '[:upper:]' '[:lower:]')
+WISH
+    case $wish in
+    auto) wish='' ;;
+    [0-9] | [1-9][0-9]) ;;
+    0[0-9]) wish=${wish#0} ;;
+    *:*) wish=$(kernel_address "$wish") ;;
+    *)
+        if printf '%s\n' "$wish" | grep -Eqx '(gfx)?-?[0-9]{1,4}[0-9a-f]{0,2}'; then
+            wish=${wish#gfx}
+            wish=gfx${wish#-}
+        fi
+        ;;
+    esac
+}
+
+# The PCI address $1 with as many digits as the kernel writes: 0000:03:00.0 for 00000000:3:0.0.
+kernel_address() {
+    echo "$1" | sed -E 's/^([0-9a-f]):/0\1:/
+        s/:([0-9a-f]):/:0\1:/
+        s/:([0-9a-f])\./:0\1./
+        s/^0{1,4}([0-9a-f]{4,}:.*:)/\1/'
+}
+
+# The PCI address of the card with the properties file $1; nothing when the kernel does not tell it.
+address() {
+    location=$(property "$1" location_id) domain=$(property "$1" domain)
+    [ -n "$location" ] || return 0
+    printf '%04x:%02x:%02x.%d' "${domain:-0}" $((location >> 8 & 255)) $((location >> 3 & 31)) $((location & 7))
+}
+
+# True when the card with the number $1, target $2 and PCI address $3 is wanted.
+is_meant() {
+    case $wish in
+    '') ;;
+    *:*) [ "$wish" = "$3" ] || [ "$wish" = "${3#*:}" ] ;;
+    *) [ "$wish" = "$1" ] || [ "$wish" = "$2" ] ;;
+    esac
+}
+
+# End before anything is written when the card that was named is not one that can be taken.
+check_wish() {
+    case $wish in '' | none) return 0 ;; esac
+    if [ "$meant" = 0 ]; then
+        why='names no card that is here'
+    elif [ "$meant" -gt 1 ] && [ "$wish" != "${wish#*:}" ]; then
+        why='is the PCI address of several cards'
+    elif [ -z "$target" ]; then
+        why='names a card that cannot be used'
+    else
+        return 0
+    fi
+    say "error: ZLUDA_STACK_GPU=$wanted $why"
+    say "hint: Here: ${here:-no AMD card}. It takes a number of these, a gfx target, a PCI address, auto or none."
+    exit 2
+}
+
 # Fill `given` with the override of the environment, without the blanks around it.
 read_override() {
     read -r given <<GIVEN
@@ -183,16 +248,29 @@ hindrance() {
     esac
 }
 
-# Fill target, render_node, kernels and override with the best card that can be used: discrete before
-# integrated, then most memory, then the kernel's order.
+# Fill name, place and node with the target, PCI address and render node of the card whose properties are the
+# file $1 and whose number in `zluda-stack gpus` is $2, and add it to `here`.
+read_card() {
+    version=$(property "$1" gfx_target_version)
+    name='a card of unknown target'
+    if [ "${version:-0}" -gt 0 ]; then name=$(target_name "$version"); fi
+    place=$(address "$1")
+    node=/dev/dri/renderD$(property "$1" drm_render_minor)
+    here="${here:+$here; }$2: $name${place:+ at $place}"
+}
+
+# Fill target, render_node, kernels and override with the best wanted card that can be used: discrete before
+# integrated, then most memory, then the kernel's order. Fill `meant` with how many are wanted.
 choose_card() {
-    target='' render_node='' kernels='' override='' best=-1
+    target='' render_node='' kernels='' override='' best=-1 index=-1 here='' meant=0
     nodes=$root/sys/class/kfd/kfd/topology/nodes
     for number in $(ls "$nodes" 2>/dev/null | sort -n); do
-        version=$(property "$nodes/$number/properties" gfx_target_version)
-        [ "${version:-0}" -gt 0 ] || continue
-        name=$(target_name "$version")
-        node=/dev/dri/renderD$(property "$nodes/$number/properties" drm_render_minor)
+        units=$(property "$nodes/$number/properties" simd_count)
+        [ "${units:-0}" -gt 0 ] || continue
+        index=$((index + 1))
+        read_card "$nodes/$number/properties" "$index"
+        is_meant "$index" "$name" "$place" || continue
+        meant=$((meant + 1))
         found=$(support "$name")
         why=$(hindrance "$found")
         if [ -n "$why" ]; then
@@ -275,7 +353,7 @@ write_env() {
 
 # True when a card is a must: one is wanted, and the folder was not rendered for the CPU.
 needs_card() {
-    [ "$wanted" != none ] || return 1
+    [ "$wish" != none ] || return 1
     [ -f "$folder/$compose_file" ] || [ ! -f "$folder/$cpu_file" ]
 }
 
@@ -318,8 +396,10 @@ if [ $# -gt 0 ]; then
 fi
 read_profile
 read_override
+read_wish
 target='' render_node='' kernels='' override=''
-if [ "$wanted" != none ]; then choose_card; fi
+if [ "$wish" != none ]; then choose_card; fi
+check_wish
 if [ -n "$target" ] && [ ! -e "$kfd" ]; then
     say "skipped: $target, since $kfd is missing"
     target=''

@@ -14,11 +14,12 @@ from pathlib import Path
 import pytest
 
 from tests.unit.fake_host import CPU, RX_7900_XTX, FakeHost
-from tests.unit.planning import plan_for
+from tests.unit.planning import configured, plan_for
 from zluda_stack.catalog.load import load
 from zluda_stack.errors import ExitCode, PlanRefused
 from zluda_stack.host.kfd import gfx_name
 from zluda_stack.host.probe import probe
+from zluda_stack.plan.gpu import choose_gpu
 from zluda_stack.plan.gpu_override import OVERRIDE
 from zluda_stack.plan.gpu_target import serves
 from zluda_stack.render.host_env import render_host_env
@@ -199,6 +200,109 @@ def test_the_script_chooses_what_the_program_chooses(
     assert {key: told[key] for key in told if key.startswith(ours)} == {
         key: expected[key] for key in expected if key.startswith(ours)
     }
+
+
+# What ZLUDA_STACK_GPU says. The cards are at 01:00.0, 02:00.0 and so on, in the kernel's order.
+WISHES = [
+    *("auto", "AUTO", "none", " None ", "0", "1", "01", "7", "100", "nonsense", "gfx", "-"),
+    *("gfx1100", "GFX1100", "1100", "gfx-1201", "gfx1030", "gfx1036", "gfx942", "gfx11639"),
+    *("0000:01:00.0", "00000000:1:0.0", "02:00.0", "2:0.0", "2:00.0", "0001:01:00.0", "ff:00.0"),
+    *("01:00", "000:01:00.0", "00.0", "0:0.0", ":01:00.0", "0000000000:01:00.0", "1.0"),
+]
+
+
+@pytest.mark.parametrize("cards", HOSTS)
+def test_the_script_takes_the_card_that_the_program_takes_for_the_same_wish(
+    project: Project, cards: list[tuple[int, int, int | None]]
+) -> None:
+    for number, (version, gib, gtt_gib) in enumerate(cards):
+        project.card(number + 1, 128 + number, version, gib, gtt_gib)
+    for wish in WISHES:
+        expected = taken_by_the_program(project, wish)
+        done = project.start(gpu=wish)
+        if expected is None:
+            assert (wish, done.returncode) == (wish, 2)
+            assert not (project.compose / ".env").exists()
+        else:
+            told = {key: project.env().get(key) for key in ("ZLUDA_STACK_GPU", "HOST_RENDER_NODE")}
+            assert (wish, told) == (wish, expected)
+            (project.compose / ".env").unlink()
+
+
+def taken_by_the_program(project: Project, wish: str) -> dict[str, str | None] | None:
+    """What .env says of the card that it chooses (None: nothing); None as a whole for a refusal.
+
+    A card that is not here can be rendered for by the program, which says so; not by the script.
+    """
+    facts = probe(None, {"PATH": str(project.compose)}, project.host.root)
+    try:
+        choice = choose_gpu(facts, configured(gpu=wish), load())
+    except PlanRefused:
+        return None
+    if "gpu-not-here" in {notice.code for notice in choice.unmet}:
+        return None
+    gpu = choice.gpu
+    return {
+        "ZLUDA_STACK_GPU": gpu.target if gpu else None,
+        "HOST_RENDER_NODE": gpu.render_node if gpu else None,
+    }
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_a_card_that_is_not_here_is_refused_with_those_that_are(
+    project: Project, shell: str
+) -> None:
+    project.host.with_node(0, CPU)
+    project.card(1, 128, 110000)
+    project.card(2, 129, 100306)
+    for wish in ("gfx1030", "2", "04:00.0", "nonsense", "all", "0,1"):
+        done = project.start(shell, gpu=wish)
+        assert done.returncode == ExitCode.USAGE
+        error, hint = done.stderr.splitlines()
+        assert error == f"error: ZLUDA_STACK_GPU={wish} names no card that is here"
+        cards = "0: gfx1100 at 0000:01:00.0; 1: gfx1036 at 0000:02:00.0"
+        assert hint.startswith(f"hint: Here: {cards}. ")
+    assert list(project.compose.glob("*secrets*")) == []
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_a_named_card_that_cannot_be_used_is_refused_with_the_reason(
+    project: Project, shell: str
+) -> None:
+    project.card(1, 128, 110000)
+    project.card(2, 129, 100306)
+    project.card(3, 130, 110000)
+    (project.host.root / "dev/dri/renderD130").unlink()
+    for wish, why in (("1", "gfx1036, for which rocBLAS has no"), ("2", "renderD130 is missing")):
+        done = project.start(shell, gpu=wish)
+        assert done.returncode == ExitCode.USAGE
+        skipped, error, _ = done.stderr.splitlines()
+        assert why in skipped
+        assert error == f"error: ZLUDA_STACK_GPU={wish} names a card that cannot be used"
+    assert not (project.compose / ".env").exists()
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_a_card_is_named_by_number_and_by_address(project: Project, shell: str) -> None:
+    """Equal but for their place: a CPU and a card without a target count as `gpus` counts them."""
+    project.host.with_node(0, CPU)
+    project.card(1, 128, 0)
+    project.card(9, 129, 110000)
+    project.card(10, 130, 110000)
+    for wish, minor in (("1", 129), ("2", 130), ("0A:00.0", 130), ("0000:9:0.0", 129)):
+        assert "card: gfx1100" in project.run(shell, gpu=wish)
+        assert project.env()["HOST_RENDER_NODE"] == f"/dev/dri/renderD{minor}"
+    assert project.start(shell, gpu="0").returncode == ExitCode.USAGE
+
+
+def test_an_address_of_two_cards_names_none(project: Project) -> None:
+    for node, domain in ((1, 0), (2, 1)):
+        own = {"location_id": 3 << 8, "domain": domain, "drm_render_minor": 127 + node}
+        project.host.with_kfd().with_node(node, RX_7900_XTX | own).with_render_node(127 + node)
+    done = project.start(gpu="03:00.0")
+    assert done.returncode == ExitCode.USAGE
+    assert "is the PCI address of several cards" in done.stderr
+    assert "renderD129" in project.run(gpu="0001:03:00.0")
 
 
 def test_a_target_without_kernels_gets_those_of_its_sibling(project: Project) -> None:
