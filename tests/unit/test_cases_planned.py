@@ -70,7 +70,7 @@ def test_c15_only_the_published_port_is_bound_and_all_listens_inside(bind: str) 
     assert f"--port={port['target']}" in endpoint["command"]
     assert endpoint["healthcheck"]["test"] == ["CMD", "is-healthy", str(port["target"])]
     healthy = (paths.images() / "_scripts" / "is-healthy").read_text()
-    assert "/dev/tcp/127.0.0.1/$1" in healthy
+    assert "/dev/tcp/127.0.0.1/$0" in healthy
 
 
 @pytest.mark.parametrize("script", ["llama-cpu/serve", "_scripts/serve-on-card"])
