@@ -86,6 +86,15 @@ def test_the_verdict_names_the_faster_one_with_an_interval() -> None:
     assert report.verdict(backwards, backwards.metrics[0]).startswith("b is ")
 
 
+def test_a_difference_of_a_few_per_cent_counts_as_none_unless_it_is_asked_for() -> None:
+    run = bench_runs.run({"a": 1.03, "b": 1.0}, 4, rounds=24, noise=quiet)
+    comparison = in_one_go(run)
+    assert verdicts(comparison) == {"no difference"}
+    assert min(one.low or 0.0 for one in comparison.metrics) > 0  # it is there
+    first, second = (Side(label=name, run=run, target=name) for name in run.names)
+    assert verdicts(compare(first, second, 0.02)) == {"faster"}
+
+
 def test_too_few_rounds_cannot_tell_and_say_how_many_could() -> None:
     comparison = in_one_go(bench_runs.run(_SLOWED, 1, rounds=3, noise=quiet))
     assert verdicts(comparison) == {"cannot tell"}

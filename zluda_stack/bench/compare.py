@@ -14,6 +14,10 @@ from zluda_stack.bench.saved import Run, TargetFacts
 from zluda_stack.errors import UsageError
 
 MARGIN = 0.1
+# Of the margin: what is surely less says nothing of two targets. Two processes of one program, too,
+# can differ by some per cent for as long as they live, by where their memory lies (T. Mytkowicz et
+# al., Producing Wrong Data Without Doing Anything Obviously Wrong, 2009; docs/bench.md has one).
+_NEGLIGIBLE = 0.5
 # The name by which each server of this program knows its model.
 _ANY_MODEL = "default"
 _APART = (
@@ -80,6 +84,8 @@ def compare(
     first: Side, second: Side, margin: float = MARGIN, *, comparisons: int = 1
 ) -> Comparison:
     """The two sides beside each other; they count as alike within a ratio of 1 + `margin`.
+
+    Within half of that they do also where a difference is seen.
 
     Of several `comparisons` that are made of one bench each gets a part of the chance of a false
     alarm. Raises UsageError when nothing was measured of both, or both are one.
@@ -230,12 +236,13 @@ def _ratio(log: float) -> float | None:
 
 
 def _verdict(effect: statistics.Effect, margin: float) -> Verdict:
-    if not effect.low <= 0 <= effect.high:  # which is to say that the p-value is small
-        return "faster" if effect.size > 0 else "slower"
-    alike = math.log1p(margin)
-    if -alike <= effect.low and effect.high <= alike:
+    is_seen = not effect.low <= 0 <= effect.high  # which is to say that the p-value is small
+    most = math.log1p(margin * _NEGLIGIBLE if is_seen else margin)
+    if -most <= effect.low and effect.high <= most:
         return "no difference"
-    return "cannot tell"
+    if not is_seen:
+        return "cannot tell"
+    return "faster" if effect.size > 0 else "slower"
 
 
 def _without_errors(one: Compared, first: Side, second: Side) -> Compared:

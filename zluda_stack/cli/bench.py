@@ -66,7 +66,7 @@ _ROUNDS, _MORE_ROUNDS = 24, 72
     default=10.0,
     show_default=True,
     metavar="PERCENT",
-    help="A difference that is surely smaller counts as none.",
+    help="Alike within so much; a difference that is seen is none when surely under half of it.",
 )
 @click.option("-o", "--out", metavar="FILE", help="Save all samples as JSON.")
 @click.option("--picture", metavar="FILE", help="Draw it, as .png or .svg.")
