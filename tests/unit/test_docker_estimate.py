@@ -17,6 +17,7 @@ from tests.unit.planning import host, plan_for
 from zluda_stack.engines.docker.estimate import BuildCost, duration, estimate, require_room
 from zluda_stack.engines.docker.supply import by_name, here, nowhere, tags_here
 from zluda_stack.errors import HostProblem
+from zluda_stack.host import commands
 
 
 class FakeEngine:
@@ -123,6 +124,7 @@ def test_images_that_the_docker_command_lists_need_no_build(tmp_path: Path) -> N
     docker.chmod(0o755)
 
     there = tags_here(images, {"PATH": f"{tmp_path}:/usr/bin:/bin"})
+    assert there is not None
     cost = estimate(None, by_name(images, there))
 
     assert [one.image for one in cost.images if not one.present] == [first.name]
@@ -136,7 +138,21 @@ def test_an_engine_that_is_away_has_no_images(tmp_path: Path, answer: str) -> No
     docker = tmp_path / "docker"
     docker.write_text(f"#!/bin/sh\n{answer}\n")
     docker.chmod(0o755)
-    assert tags_here((), {"PATH": str(tmp_path)}) == frozenset()
+    images = plan_for(host("radeon-rx-7900-xtx")).images
+    there = tags_here(images, {"PATH": f"{tmp_path}:/usr/bin:/bin"})
+    assert there == frozenset()
+    assert estimate(None, by_name(images, there)) == estimate(None, nowhere(images))
+
+
+def test_an_engine_that_lists_its_images_slowly_is_not_told_to_have_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(commands, "BOUND_S", 0.3)
+    images = plan_for(host("radeon-rx-7900-xtx")).images
+    docker = tmp_path / "docker"
+    docker.write_text("#!/bin/sh\nsleep 30\n")
+    docker.chmod(0o755)
+    assert tags_here(images, {"PATH": f"{tmp_path}:/usr/bin:/bin"}) is None
 
 
 def test_a_plan_without_images_says_nothing_of_a_build(

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from zluda_stack.host import commands
+from zluda_stack.host import commands, docker
 from zluda_stack.host.commands import BOUND_S
 from zluda_stack.host.docker import read_docker
 from zluda_stack.host.podman import read_podman
@@ -120,8 +120,9 @@ def test_an_engine_is_described_by_its_own_words(path: FakePath, tmp_path: Path)
 
 @pytest.mark.parametrize("host", [None, "tcp://192.0.2.7:2376"])
 def test_a_docker_that_tells_all_of_itself_is_asked_once(
-    path: FakePath, tmp_path: Path, host: str | None
+    path: FakePath, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, host: str | None
 ) -> None:
+    monkeypatch.setattr(docker, "_ALONE_S", BOUND_S)  # also on a busy machine
     client = INFO["ClientInfo"] | {"Version": "28.5.1"}
     asked = tmp_path / "asked"
     asks = f"echo >> {asked}; {say(INFO | {'ClientInfo': client})}"
@@ -258,6 +259,46 @@ def test_a_docker_that_hangs_is_left_behind_within_two_seconds(
     assert (docker.client_version, docker.context) == ("28.5.1", "default")
     assert docker.problem == f"no answer within {BOUND_S} s"
     assert ends(int(child.read_text()))
+
+
+def slowly(script: str) -> str:
+    """The shell command `script`, of a program that takes its time to start."""
+    return f"sleep 0.5; {script}"
+
+
+def test_a_docker_that_starts_slowly_tells_all_the_same(path: FakePath, tmp_path: Path) -> None:
+    path.program(
+        "docker",
+        version=slowly("echo Docker version 28.5.1, build x"),
+        info=slowly(say(INFO)),
+        context=slowly(say({"Name": "default", "Current": True})),
+    )
+    facts = read_docker(path.environ, tmp_path)
+    assert (facts.problem, facts.engine_version) == (None, "28.5.1")
+    assert (facts.client_version, facts.context) == ("28.5.1", "default")
+
+
+def test_a_desktop_that_sleeps_is_known_by_its_context(path: FakePath, tmp_path: Path) -> None:
+    path.program(
+        "docker",
+        version=slowly("echo Docker version 28.0.1, build x"),
+        info="exec sleep 30",
+        context=slowly(say({"Name": "desktop-linux", "Current": True})),
+    )
+    facts = read_docker(path.environ, tmp_path)
+    assert (facts.client_version, facts.context) == ("28.0.1", "desktop-linux")
+    assert facts.desktop is True
+
+
+def test_podman_that_starts_slowly_as_docker_is_podman(path: FakePath, tmp_path: Path) -> None:
+    path.program(
+        "docker",
+        version=slowly("echo podman version 5.6.2"),
+        info=slowly(say(PODMAN_INFO)),
+        context="exit 125",
+    )
+    facts = read_docker(path.environ, tmp_path)
+    assert (facts.emulated_by, facts.client_version) == ("podman", "5.6.2")
 
 
 def test_a_docker_that_never_stops_talking_fills_no_memory(

@@ -29,7 +29,10 @@ def of(ctx: click.Context, plan: Plan) -> BuildCost | None:
 
 
 def at_a_glance(ctx: click.Context, plan: Plan) -> BuildCost | None:
-    """As `of`, without how much room the engine's disk has, in a third of the time."""
+    """As `of`, without how much room the engine's disk has, in a third of the time.
+
+    None also where the engine does not say in time which images it has.
+    """
     if plan.engine != "docker" or plan.offline:
         return None
     from zluda_stack.engines.docker.estimate import estimate
@@ -37,7 +40,9 @@ def at_a_glance(ctx: click.Context, plan: Plan) -> BuildCost | None:
     from zluda_stack.engines.docker.supply import by_name, tags_here
 
     images = served_images(plan)
-    there = () if context.is_replay(ctx) else tags_here(images, os.environ)
+    there = frozenset[str]() if context.is_replay(ctx) else tags_here(images, os.environ)
+    if there is None:
+        return None
     cost = estimate(None, by_name(images, there))
     return cost if cost.minutes else None
 

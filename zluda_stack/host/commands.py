@@ -7,6 +7,7 @@ import re
 import selectors
 import signal
 import subprocess
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -14,10 +15,8 @@ from typing import IO
 
 from msgspec import Struct, field
 
-# The probe promises two seconds for everything; what does not answer in time has no answer. What is
-# asked after a first question has the rest.
+# The probe promises two seconds for everything; what does not answer in time has no answer.
 BOUND_S = 1.5
-REST_S = 0.4
 _GRACE_S = 0.2
 _MOST_BYTES = 1 << 20
 _CHUNK = 1 << 16
@@ -26,10 +25,14 @@ _VERSION = re.compile(r"version:? v?(\w[\w.+~-]*)")
 
 
 class Answer(Struct, frozen=True):
-    """Standard output, and the last line of standard error or why nothing was said at all."""
+    """Standard output, and the last line of standard error or why nothing was said at all.
+
+    `late` is True for a program that was still at it when the time was over.
+    """
 
     output: str
     complaint: str
+    late: bool = False
 
 
 def ask(
@@ -51,6 +54,22 @@ def ask(
     return [question.answer() for question in questions]
 
 
+class Asking:
+    """One question that is asked in the background; `answer` comes after BOUND_S at most."""
+
+    def __init__(self, command: Sequence[str], environ: Mapping[str, str]) -> None:
+        self._found: list[Answer] = []
+        self._thread = threading.Thread(
+            target=lambda: self._found.extend(ask([command], environ)), daemon=True
+        )
+        self._thread.start()
+
+    def answer(self, within_s: float | None = None) -> Answer | None:
+        """The answer; None when it is not there after `within_s` (None: it is waited for)."""
+        self._thread.join(within_s)
+        return self._found[0] if self._found else None
+
+
 def version_in(text: str) -> str | None:
     """The first version that a program's answer to `--version` or `version` names."""
     match = _VERSION.search(text)
@@ -69,6 +88,7 @@ class _Question:
         self.output, self.errors = _Stream(), _Stream()
         self._bound_s = bound_s
         self._failure = ""
+        self._late = False
         self._process: subprocess.Popen[bytes] | None = None
         try:
             self._process = subprocess.Popen(
@@ -93,6 +113,7 @@ class _Question:
             return
         if not (self.output.ended and self.errors.ended and self._exits_by(deadline)):
             self._failure = f"no answer within {self._bound_s} s"
+            self._late = True
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._process.pid, signal.SIGKILL)
             self._exits_by(time.monotonic() + _GRACE_S)
@@ -109,7 +130,7 @@ class _Question:
         complaints = self.errors.data.decode(errors="replace").strip().splitlines()
         complaint = complaints[-1].strip() if complaints else self._failure
         output = self.output.data.decode(errors="replace")
-        return Answer(output=output, complaint=complaint[:_LONGEST_COMPLAINT])
+        return Answer(output, complaint[:_LONGEST_COMPLAINT], self._late)
 
 
 def _listen(questions: Sequence[_Question], deadline: float) -> None:

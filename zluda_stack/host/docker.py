@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct, field, structs
 
 from zluda_stack.host import podman, reading
-from zluda_stack.host.commands import REST_S, Answer, ask, version_in
+from zluda_stack.host.commands import BOUND_S, Answer, Asking, ask, version_in
 from zluda_stack.host.facts import DeviceNode, DockerFacts
 from zluda_stack.host.nodes import device_node
 
@@ -31,6 +31,9 @@ _CONTAINERD_SOCKET = "/run/containerd/containerd.sock"
 _CONTAINERD_FOLDER = "/var/lib/containerd"
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _MOST_CONTEXTS = 64
+# So long `docker info` is waited for alone. A docker that starts slowly is asked all at once.
+_ALONE_S = 0.3
+_NOTHING = Answer("", "no answer")
 
 
 class _Context(Struct, frozen=True, rename="pascal"):
@@ -80,23 +83,26 @@ _Read = TypeVar("_Read", _Info, _Context)
 def read_docker(environ: Mapping[str, str], root: Path = Path("/")) -> DockerFacts:
     """The facts of the docker command on PATH; `problem` is set when its engine is of no use.
 
-    `docker info` is asked alone where it tells all: each run of the command takes a tenth of what
-    `plan` takes. The versions of Compose and buildx are those that it lists with its plugins: no
-    further program runs for them, and they are None when the engine does not answer in time.
+    `docker info` is asked alone where it soon tells all: each run of the command takes a tenth of
+    what `plan` takes. The versions of Compose and buildx are those that it lists with its plugins:
+    no further program runs for them, and they are None when the engine does not answer in time.
     """
     program = shutil.which("docker", path=environ.get("PATH"))
     if program is None:
         return DockerFacts(problem="the docker command is not installed")
-    (info,) = ask([(program, "info", *_JSON)], environ)
-    client = _decoded(info.output, _Info).client_info or _Client()
+    asking = Asking((program, "info", *_JSON), environ)
+    soon = asking.answer(_ALONE_S) or _NOTHING
+    client = _decoded(soon.output, _Info).client_info or _Client()
     alone = _is_only_context(client, environ)
     questions = {
         "version": () if client.version else (program, "--version"),
         "contexts": () if alone else (program, "context", "ls", *_JSON),
     }
     open_ones = {about: question for about, question in questions.items() if question}
-    answers = dict(zip(open_ones, ask([*open_ones.values()], environ, REST_S), strict=True))
-    version, contexts = (answers.get(about, Answer("", "")) for about in questions)
+    rest = ask([*open_ones.values()], environ, BOUND_S - _ALONE_S)
+    answers = dict(zip(open_ones, rest, strict=True))
+    version, contexts = (answers.get(about, _NOTHING) for about in questions)
+    info = asking.answer() or _NOTHING
     if _EMULATION.search(f"{version.output}\n{version.complaint}"):
         return podman.as_docker(version_in(version.output), info, root)
     found = [_default_context(environ)] if alone else _contexts(contexts.output, environ)

@@ -73,15 +73,17 @@ def by_name(images: Iterable[ImagePlan], tags: Container[str]) -> Supply:
     )
 
 
-def tags_here(images: Iterable[ImagePlan], environ: Mapping[str, str]) -> frozenset[str]:
+def tags_here(images: Iterable[ImagePlan], environ: Mapping[str, str]) -> frozenset[str] | None:
     """The tags of `images` that the docker command lists; none when the engine is away.
+
+    None when it does not say so in time: then nobody knows.
 
     For those who only look: the command runs once, in a tenth of the time that importing the
     engine's Python package takes.
     """
     wanted = [f"--filter=reference={image.tag}" for image in images]
     (answer,) = ask([("docker", "image", "ls", f"--format={_TAG}", *wanted)], environ)
-    return frozenset(answer.output.split())
+    return None if answer.late else frozenset(answer.output.split())
 
 
 def survey(client: DockerClient, plan: Plan, images: Iterable[ImagePlan]) -> Supply:
