@@ -98,11 +98,11 @@ def _say_load(asked: Asked) -> None:
     more = ""
     if asked.more_rounds:
         most = asked.rounds + asked.more_rounds
-        more = f" Where the numbers vary, there are up to {most}, or ten minutes more."
-    length = "about a minute" if minutes < 1.5 else f"about {minutes:.0f} minutes"
+        more = f" Where the numbers vary there are up to {most}, for ten minutes more at most."
+    length = "a minute" if minutes < 1.5 else f"{minutes:.0f} minutes"
     output.say(
         f"Each target gets {least}{asked.requests()} requests in {rounds}: about "
         f"{prompt_tokens:,} tokens of prompts and {answer_tokens:,} of answers.{more} At "
-        f"{_PROMPT_RATE} and {_ANSWER_RATE} tokens a second that is {least}{length} for each; a "
-        "CPU can be ten times as slow. After the first round the bench says how long it takes."
+        f"{_PROMPT_RATE} and {_ANSWER_RATE} tokens a second that is {least or 'about '}{length} for each; "
+        "a CPU can be ten times as slow. After the first round the bench says how long it takes."
     )
