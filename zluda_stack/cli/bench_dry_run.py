@@ -103,6 +103,7 @@ def _say_load(asked: Asked) -> None:
     output.say(
         f"Each target gets {least}{asked.requests()} requests in {rounds}: about "
         f"{prompt_tokens:,} tokens of prompts and {answer_tokens:,} of answers.{more} At "
-        f"{_PROMPT_RATE} and {_ANSWER_RATE} tokens a second that is {least or 'about '}{length} for "
-        "each; a CPU can be ten times as slow. After the first round the bench says how long it takes."
+        f"{_PROMPT_RATE} and {_ANSWER_RATE} tokens a second that is {least or 'about '}{length} "
+        "for each; a CPU can be ten times as slow. After the first round the bench says how long "
+        "it takes."
     )
