@@ -155,6 +155,22 @@ def test_an_engine_that_lists_its_images_slowly_is_not_told_to_have_none(
     assert tags_here(images, {"PATH": f"{tmp_path}:/usr/bin:/bin"}) is None
 
 
+@pytest.mark.parametrize(("listing", "said"), [("exit 0", True), ("exec sleep 30", False)])
+def test_plan_tells_of_a_build_only_where_the_engine_lists_its_images(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, listing: str, said: bool
+) -> None:
+    settle(tmp_path, monkeypatch)
+    docker = tmp_path / "docker"
+    docker.write_text(f"#!/bin/sh\n[ $1 = image ] && {listing}\necho '{{}}'\n")
+    docker.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+
+    told = run("plan", "--engine", "docker")
+
+    assert "in Docker" in told.out
+    assert ("Building the images takes" in told.out) is said
+
+
 def test_a_plan_without_images_says_nothing_of_a_build(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -278,6 +278,20 @@ def test_a_docker_that_starts_slowly_tells_all_the_same(path: FakePath, tmp_path
     assert (facts.client_version, facts.context) == ("28.5.1", "default")
 
 
+def test_what_docker_tells_late_of_itself_counts_for_what_it_does_not_answer(
+    path: FakePath, tmp_path: Path
+) -> None:
+    client = INFO["ClientInfo"] | {"Version": "28.5.1"}
+    path.program(
+        "docker",
+        version="exec sleep 30",
+        info=slowly(say(INFO | {"ClientInfo": client})),
+        context="exec sleep 30",
+    )
+    facts = read_docker(path.environ | {"HOME": str(tmp_path)}, tmp_path)
+    assert (facts.client_version, facts.context) == ("28.5.1", "default")
+
+
 def test_a_desktop_that_sleeps_is_known_by_its_context(path: FakePath, tmp_path: Path) -> None:
     path.program(
         "docker",

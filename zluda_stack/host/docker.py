@@ -103,6 +103,9 @@ def read_docker(environ: Mapping[str, str], root: Path = Path("/")) -> DockerFac
     answers = dict(zip(open_ones, rest, strict=True))
     version, contexts = (answers.get(about, _NOTHING) for about in questions)
     info = asking.answer() or _NOTHING
+    # What `docker info` tells late counts for what was asked meanwhile and had no answer.
+    client = _decoded(info.output, _Info).client_info or client
+    alone = alone or (not contexts.output and _is_only_context(client, environ))
     if _EMULATION.search(f"{version.output}\n{version.complaint}"):
         return podman.as_docker(version_in(version.output), info, root)
     found = [_default_context(environ)] if alone else _contexts(contexts.output, environ)
