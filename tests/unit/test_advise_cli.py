@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import zipfile
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.unit.command_line import CASES, Outcome, run, settle, write
+from tests.unit import advised
+from tests.unit.command_line import CASES, settle, write
 from tests.unit.cuda_programs import cubin, library, module, needs_compiler
 from tests.unit.fat_binaries import container
 from tests.unit.gguf_shapes import SHAPES, write_shape
@@ -31,15 +33,8 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return settle(tmp_path, monkeypatch)
 
 
-def advise(*arguments: str, host: str = RADEON) -> Outcome:
-    return run("advise", *arguments, "--host-facts", str(CASES / f"{host}.json"))
-
-
-def code(*arguments: str, host: str = RADEON) -> str:
-    outcome = advise(*arguments, "--json", host=host)
-    assert outcome.code == ExitCode.OK, outcome.out
-    found: str = outcome.json["advice"]["code"]
-    return found
+advise = partial(advised.advise, host=RADEON)
+code = partial(advised.code, host=RADEON)
 
 
 @pytest.mark.parametrize(

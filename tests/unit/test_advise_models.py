@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from msgspec import structs
 
-from tests.unit.command_line import CASES, Outcome, run, settle, write
+from tests.unit import advised
+from tests.unit.command_line import settle, write
 from tests.unit.planning import GIB, configured, host
 from zluda_stack.advise.models import Wanted, Weigher
 from zluda_stack.advise.question import Subject
@@ -31,15 +33,8 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return settle(tmp_path, monkeypatch)
 
 
-def advise(*words: str, host: str = LAPTOP) -> Outcome:
-    return run("advise", *words, "--host-facts", str(CASES / f"{host}.json"))
-
-
-def code(*words: str, host: str = LAPTOP) -> str:
-    outcome = advise(*words, "--json", host=host)
-    assert outcome.code == ExitCode.OK, outcome.err
-    found: str = outcome.json["advice"]["code"]
-    return found
+advise = partial(advised.advise, host=LAPTOP)
+code = partial(advised.code, host=LAPTOP)
 
 
 def weighed(facts: HostFacts, model: str, **settings: Any) -> Subject:

@@ -18,6 +18,7 @@ from zluda_stack.plan.model_fit import (
     Fitted,
     Room,
     fit_for_clients,
+    room_on,
     smallest,
     usual_context,
 )
@@ -136,14 +137,8 @@ class Weigher(Struct, frozen=True, kw_only=True):
 
     def _room(self, memory: CardMemory, profile: Profile) -> Room:
         combination = combination_of(self.catalog, self._for(profile))
-        return Room(
-            cards=(memory.free,),
-            machine=memory.machine,
-            shared=memory.shared,
-            spare=0 if self.settings.context else SPARE,
-            profile=profile,
-            slots=server_of(self.catalog, combination).slots,
-        )
+        slots = server_of(self.catalog, combination).slots
+        return room_on(memory, profile, slots, spare=0 if self.settings.context else SPARE)
 
 
 _NOTHING = CardMemory(label="", memory=0)

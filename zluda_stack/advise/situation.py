@@ -15,7 +15,7 @@ from zluda_stack.models.fit_report import CardMemory
 from zluda_stack.plan.engine_needs import engine_for, engine_needs
 from zluda_stack.plan.gpu import choose_gpu
 from zluda_stack.plan.gpu_card import Card, best_of, cards_of
-from zluda_stack.plan.gpu_memory import free_bytes
+from zluda_stack.plan.gpu_memory import card_memory
 from zluda_stack.plan.gpu_reach import WSL, for_no_server, is_wsl_alone, outside_kfd
 from zluda_stack.plan.gpu_target import hindrance
 from zluda_stack.plan.gpu_wish import read_wish
@@ -205,21 +205,7 @@ def _of_card(facts: HostFacts, configured: Configured, card: Card) -> Situation:
     return structs.replace(
         known,
         card=card.label,
-        memory=_memory(facts, configured, card),
-    )
-
-
-def _memory(facts: HostFacts, configured: Configured, card: Card) -> CardMemory | None:
-    memory = card.memory_bytes
-    free = free_bytes(facts, card, configured.settings.name)
-    if memory is None or free is None:
-        return None
-    return CardMemory(
-        label=card.label,
-        memory=memory,
-        used=memory - free,
-        machine=facts.memory_bytes,
-        shared=card.integrated,
+        memory=card_memory(facts, card, configured.settings.name),
     )
 
 

@@ -132,27 +132,19 @@ def _known(gpu: str) -> Gpu:
 
 
 def _own_cards(ctx: click.Context, configured: Configured, target: str | None) -> list[CardMemory]:
-    from zluda_stack.models.fit_report import CardMemory
+    from msgspec import structs
+
     from zluda_stack.plan.gpu_card import cards_of
-    from zluda_stack.plan.gpu_memory import free_bytes
+    from zluda_stack.plan.gpu_memory import card_memory
 
     facts = context.facts(ctx, configured.settings)
     found = []
     for card in cards_of(facts, configured, context.catalog()):
-        memory = card.memory_bytes
-        free = free_bytes(facts, card, configured.settings.name)
-        if memory is None or free is None or target not in {None, card.facts.gfx_target}:
+        memory = card_memory(facts, card, configured.settings.name)
+        if memory is None or target not in {None, card.facts.gfx_target}:
             continue
-        found.append(
-            CardMemory(
-                label=f"{card.index}: {card.label}",
-                memory=memory,
-                used=memory - free,
-                machine=facts.memory_bytes,
-                shared=card.integrated,
-                unserved=_why_not(configured, card),
-            )
-        )
+        label, unserved = f"{card.index}: {card.label}", _why_not(configured, card)
+        found.append(structs.replace(memory, label=label, unserved=unserved))
     return found
 
 

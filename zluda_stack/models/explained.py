@@ -12,7 +12,7 @@ from zluda_stack.models.client_use import ClientUse, InContext, client_uses, up_
 from zluda_stack.models.fit import BATCHES, CELLS, Serving, needs
 from zluda_stack.models.fit_report import CardMemory, longest_context
 from zluda_stack.models.flash import as_served
-from zluda_stack.plan.model_fit import SPARE, Fitted, Room, fit_for_clients
+from zluda_stack.plan.model_fit import SPARE, Fitted, fit_for_clients, room_on
 from zluda_stack.settings import Profile
 
 
@@ -118,7 +118,7 @@ def _planned(
     too_long = how.context is not None and how.context > model.context_length
     if card.unserved is not None or how.unable is not None or too_long:
         return None
-    room = _room(card, how, spare=0 if how.context else SPARE)
+    room = room_on(card, how.profile, how.slots, spare=0 if how.context else SPARE)
     fitted = fit_for_clients(architecture, model.context_length, how.context, catalog, room)
     if fitted is None:
         return None
@@ -135,17 +135,6 @@ def _planned(
     )
 
 
-def _room(card: CardMemory, how: How, *, spare: int) -> Room:
-    return Room(
-        cards=(card.free,),
-        machine=card.machine,
-        shared=card.shared,
-        spare=spare,
-        profile=how.profile,
-        slots=how.slots,
-    )
-
-
 def _served(
     catalog: Catalog,
     model: Model,
@@ -156,7 +145,9 @@ def _served(
     """What `up --model NAME --context TOKENS` serves on the best of `cards`."""
     if how.unable is not None:
         return lambda _: InContext(why=f"{how.unable} cannot load it")
-    rooms = [_room(card, how, spare=0) for card in cards if card.unserved is None]
+    rooms = [
+        room_on(card, how.profile, how.slots, spare=0) for card in cards if card.unserved is None
+    ]
     if not rooms:
         return lambda _: InContext(why=f"the {how.profile} profile does not serve the card")
     serving = as_served(architecture, Serving(context=CELLS, slots=how.slots), how.profile)

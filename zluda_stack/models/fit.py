@@ -101,6 +101,10 @@ class Needs(Struct, frozen=True, kw_only=True):
         """All that must be free on the card."""
         return self.weights + self.cache + self.states + self.compute + self.scratch + self.runtime
 
+    def has_room_outside(self, machine: int | None, *, shared: bool) -> bool:
+        """True when `machine` bytes (None: unknown) hold the rest; of `shared` memory also this."""
+        return machine is None or self.host + (self.total if shared else 0) <= machine
+
 
 def needs(model: Architecture, serving: Serving) -> Needs:
     """What serving `model` takes on one card, in bytes."""

@@ -143,14 +143,9 @@ def experts_outside(
         count = fewest_experts_outside(model, asked, card.free)
         if count is not None:
             found = needs(model, structs.replace(asked, cpu_moe=count))
-            if _machine_holds(found, card):
+            if found.has_room_outside(card.machine, shared=card.shared):
                 return ExpertsOutside(layers=count, batch=batch, total=found.total, host=found.host)
     return None
-
-
-def _machine_holds(found: Needs, card: CardMemory) -> bool:
-    on_card = found.total if card.shared else 0
-    return card.machine is None or found.host + on_card <= card.machine
 
 
 def _in_batch(model: Architecture, serving: Serving, batch: int) -> int:

@@ -6,6 +6,7 @@ from msgspec import structs
 
 from zluda_stack.errors import PlanRefused
 from zluda_stack.host.facts import HostFacts
+from zluda_stack.models.fit_report import CardMemory
 from zluda_stack.plan.gpu_card import Card
 from zluda_stack.plan.types import GpuDevice
 from zluda_stack.units import gibibytes
@@ -28,6 +29,20 @@ def free_bytes(facts: HostFacts, card: Card, stack: str) -> int | None:
         available = facts.memory_available_bytes
         return memory if available is None else min(memory, available)
     return max(0, memory - (card.facts.vram_used_bytes or 0))
+
+
+def card_memory(facts: HostFacts, card: Card, stack: str) -> CardMemory | None:
+    """What a model can have of a card of this machine, by `free_bytes`; None: not known."""
+    memory, free = card.memory_bytes, free_bytes(facts, card, stack)
+    if memory is None or free is None:
+        return None
+    return CardMemory(
+        label=card.label,
+        memory=memory,
+        used=memory - free,
+        machine=facts.memory_bytes,
+        shared=card.integrated,
+    )
 
 
 def described(gpus: tuple[GpuDevice, ...], vram: int | None) -> tuple[GpuDevice, ...]:

@@ -21,6 +21,7 @@ from zluda_stack.models.fit import (
     fewest_experts_outside,
     needs,
 )
+from zluda_stack.models.fit_report import CardMemory
 from zluda_stack.models.fit_split import needs_by_card
 from zluda_stack.models.flash import as_served
 from zluda_stack.plan.clients import floors as client_floors
@@ -55,6 +56,18 @@ class Room(Struct, frozen=True, kw_only=True):
     def usable(self) -> int:
         """What a model may take of it."""
         return self.least - self.spare
+
+
+def room_on(card: CardMemory, profile: Profile, slots: int, *, spare: int) -> Room:
+    """What is free of one card, for a server of that profile with so many slots."""
+    return Room(
+        cards=(card.free,),
+        machine=card.machine,
+        shared=card.shared,
+        spare=spare,
+        profile=profile,
+        slots=slots,
+    )
 
 
 class Fitted(Struct, frozen=True, kw_only=True):
@@ -205,7 +218,7 @@ def experts_outside(
     """
     for context, batch in product(floors, BATCHES):
         least = _fewest_outside(model, min(context, longest), batch, room)
-        if least is not None and _has_room_outside(least.needs, room):
+        if least is not None and least.needs.has_room_outside(room.machine, shared=room.shared):
             return _longest(least, longest, on_each(room, least.cpu_moe))
     return None
 
@@ -225,7 +238,8 @@ def partly(model: Architecture, contexts: Iterable[int], room: Room) -> Fitted |
         fitting = [way for way in ways if way is not None]
         if fitting:
             best = max(fitting, key=lambda way: (way.gpu_layers or 0, way.batch))
-            return best if _has_room_outside(best.needs, room) else None
+            has_room = best.needs.has_room_outside(room.machine, shared=room.shared)
+            return best if has_room else None
     return None
 
 
@@ -286,9 +300,3 @@ def _most_layers(model: Architecture, context: int, batch: int, room: Room) -> F
         low = middle
         best = Fitted(model=model, context=context, batch=batch, gpu_layers=middle, needs=found)
     return best
-
-
-def _has_room_outside(found: Needs, room: Room) -> bool:
-    if room.machine is None:
-        return True
-    return found.host + (found.total if room.shared else 0) <= room.machine
